@@ -1,0 +1,56 @@
+# Every target builds the environment it needs in .venv; nothing else on the machine is touched.
+PYTHON ?= python3
+BIN := .venv/bin
+# uv does not read pip's settings: hand it the folder pip has been told to look for wheels in.
+UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}" $(BIN)/uv
+
+.PHONY: demo test check lint types layers examples slow clean
+
+demo: .venv/.installed
+	$(BIN)/hotvae demo --out hotvae-demo
+
+test: .venv/.installed-test
+	$(BIN)/python -m pytest
+
+slow: .venv/.installed-test
+	$(BIN)/python -m pytest -m slow
+
+check: lint types layers test examples
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: .venv/.installed-dev
+	$(BIN)/mypy
+
+layers: .venv/.installed-dev
+	$(BIN)/lint-imports
+
+examples: .venv/.installed-test
+	for script in examples/*.py; do echo "== $$script"; $(BIN)/python -W error $$script || exit 1; done
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/bin/uv: | .venv/bin/python
+	$(BIN)/python -m pip install --quiet uv || echo "uv is not to be had here: plain pip is used"
+
+define install
+	@echo "installing hotvae$(1) into .venv ..."
+	@if [ -x $(BIN)/uv ]; then $(UV) pip install --quiet --python $(BIN)/python -c constraints.txt -e ".$(1)"; \
+	else $(BIN)/python -m pip install --quiet -c constraints.txt -e ".$(1)"; fi
+	@touch $@
+endef
+
+.venv/.installed: pyproject.toml constraints.txt | .venv/bin/uv
+	$(call install,)
+
+.venv/.installed-test: pyproject.toml constraints.txt | .venv/bin/uv
+	$(call install,[test])
+
+.venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/uv
+	$(call install,[dev])
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis hotvae-demo

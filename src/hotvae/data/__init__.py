@@ -1,0 +1,1 @@
+"""Tables in, data sets out: reading, splitting, scaling; numpy, scipy and pandas, never torch."""

@@ -1,0 +1,1 @@
+"""Measures of predictions against labels, in numpy."""

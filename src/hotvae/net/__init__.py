@@ -1,0 +1,1 @@
+"""The network: torch modules and pure functions, no files, no devices, no scikit-learn."""
