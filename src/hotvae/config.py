@@ -1,0 +1,244 @@
+"""Settings as frozen dataclasses: what the network is, what it minimises, how it is trained.
+
+Each field says its symbol in the paper where it has one. The values are checked when a configuration
+is built, so that a slip is found before the first epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
+
+from hotvae.errors import ConfigError, listed
+
+Norm = Literal["post", "pre"]
+Pooling = Literal["mean", "moment"]
+DropoutSharing = Literal["labels", "none"]
+Optimizer = Literal["adam", "adamw"]
+Schedule = Literal["constant", "cosine"]
+Precision = Literal["float32", "float64"]
+
+Config = TypeVar("Config", bound="_Checked")
+
+
+class _Checked:
+    """Range checks and JSON conversion shared by the three configurations."""
+
+    def _require(self, name: str, holds: bool, rule: str) -> None:
+        if not holds:
+            raise ConfigError(
+                f"{name} must {rule}; got {getattr(self, name)!r} ({type(self).__name__}). Set {name} to an allowed value."
+            )
+
+    def _require_choices(self) -> None:
+        for name, hint in get_type_hints(type(self)).items():
+            choices = get_args(hint)
+            if choices and all(isinstance(choice, str) for choice in choices):
+                self._require(name, getattr(self, name) in choices, f"be one of {listed(choices)}")
+
+    def _require_finite(self, *names: str, least: float = 0.0) -> None:
+        for name in names:
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            self._require(
+                name, number and math.isfinite(value) and value >= least, f"be a number of at least {least:g}"
+            )
+
+    def _require_counts(self, *names: str, least: int = 1) -> None:
+        for name in names:
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            self._require(name, whole and value >= least, f"be a whole number of at least {least}")
+
+    def _require_rates(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            self._require(name, number and 0 <= value < 1, "be a share from 0 up to, not including, 1")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain values for JSON."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()  # type: ignore[call-overload]  # every subclass is a dataclass
+        }
+
+    @classmethod
+    def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:
+        """Build the configuration from :meth:`to_dict`'s values; unknown names are an error."""
+        known = {field.name for field in fields(cls)}  # type: ignore[arg-type]  # every subclass is a dataclass
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ConfigError(
+                f"{cls.__name__} settings must be among {listed(sorted(known), 30)}; got {listed(unknown)}. "
+                "Remove them, or load with the hotvae version that wrote them."
+            )
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+
+
+@dataclass(frozen=True)
+class NetConfig(_Checked):
+    """Shape of the network.
+
+    Attributes
+    ----------
+    dim : int
+        Width of label embeddings and of the latent space (the paper's d).
+    n_layers : int
+        Rounds of label-to-label messages (the paper's n); they learn correlations of order n + 1.
+    n_heads : int
+        Attention heads; ``dim`` must be a multiple of it.
+    feedforward_dim : int
+        Hidden width of the feed-forward block after each message (U_mlp).
+    encoder_widths : tuple of int
+        Hidden widths of the feature encoder (q with parameters psi).
+    label_encoder_widths : tuple of int
+        Hidden widths of the label encoder (q with parameters phi).
+    encoder_dropout, decoder_dropout : float
+        Share of units dropped after each hidden layer of the encoders, and after each decoder block.
+    attention_dropout : float
+        Share of attention weights dropped; above 0 a label-by-label tensor is kept per row, which is slow.
+    dropout_sharing : {"labels", "none"}
+        ``"labels"``: all labels of a row share one dropout mask, far fewer random numbers;
+        ``"none"``: independent masks.
+    norm : {"post", "pre"}
+        Layer norm after each residual sum, or before each block (paper note P12).
+    pooling : {"mean", "moment"}
+        How the Gaussians of several tokens become one for the KL (paper note P5).
+    share_layers : bool
+        One set of weights for all layers (paper note P10).
+    direct_path : bool
+        Add a linear read-out of the latent to every logit, so that messages refine a first guess.
+        Not in the paper; ``False`` gives the paper's decoder.
+    initial_log_variance : float
+        Bias of the log-variance heads when training starts.
+
+    Examples
+    --------
+    >>> NetConfig(dim=64, n_heads=4).dim
+    64
+    >>> NetConfig(dim=30, n_heads=4)
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: dim must be a multiple of n_heads (4); got 30 (NetConfig). ...
+    """
+
+    dim: int = 64
+    n_layers: int = 2
+    n_heads: int = 4
+    feedforward_dim: int = 128
+    encoder_widths: tuple[int, ...] = (256, 512, 256)
+    label_encoder_widths: tuple[int, ...] = (256,)
+    encoder_dropout: float = 0.2
+    decoder_dropout: float = 0.1
+    attention_dropout: float = 0.0
+    dropout_sharing: DropoutSharing = "labels"
+    norm: Norm = "post"
+    pooling: Pooling = "mean"
+    share_layers: bool = False
+    direct_path: bool = True
+    initial_log_variance: float = -4.0
+
+    def __post_init__(self) -> None:
+        self._require_choices()
+        self._require_counts("dim", "n_layers", "n_heads", "feedforward_dim")
+        self._require_rates("encoder_dropout", "decoder_dropout", "attention_dropout")
+        self._require("dim", self.dim % self.n_heads == 0, f"be a multiple of n_heads ({self.n_heads})")
+        for name in ("encoder_widths", "label_encoder_widths"):
+            widths = getattr(self, name)
+            whole = isinstance(widths, tuple) and all(isinstance(w, int) and w > 0 for w in widths)
+            self._require(name, whole, "be a tuple of positive whole numbers")
+
+
+@dataclass(frozen=True)
+class LossWeights(_Checked):
+    """Weights of the loss terms; a term of weight 0 is not computed.
+
+    Attributes
+    ----------
+    bce : float
+        Binary cross entropy of both branches (lambda_0).
+    intermediate : float
+        The same after each layer but the last (lambda_1).
+    ranking : float
+        Ranking loss of both branches (lambda_2).
+    kl : float
+        Divergence of the label latent from the feature latent (beta, applied once; paper note P1).
+    ranking_scale : float
+        Steepness a of the ranking loss (paper note P2).
+
+    Examples
+    --------
+    >>> LossWeights(kl=0.0).kl
+    0.0
+    """
+
+    bce: float = 1.0
+    intermediate: float = 0.2
+    ranking: float = 0.1
+    kl: float = 1e-4
+    ranking_scale: float = 5.0
+
+    def __post_init__(self) -> None:
+        self._require_finite("bce", "intermediate", "ranking", "kl", "ranking_scale")
+        self._require("ranking_scale", self.ranking_scale > 0, "be above 0")
+
+
+@dataclass(frozen=True)
+class TrainConfig(_Checked):
+    """How the network is trained and which epoch is kept.
+
+    Attributes
+    ----------
+    max_epochs : int
+        Most passes over the training rows.
+    batch_size : int
+        Rows of a mini-batch.
+    learning_rate : float
+        Peak step size.
+    weight_decay : float
+        Decoupled weight decay (AdamW only).
+    optimizer : {"adam", "adamw"}
+        Update rule.
+    schedule : {"constant", "cosine"}
+        Step size after the warm-up: constant, or a half cosine down to 0 at ``max_epochs``.
+    warmup_epochs : float
+        Epochs of linear warm-up.
+    clip_norm : float
+        Largest norm of the gradient; 0 switches clipping off.
+    average_decay : float
+        Decay of the moving average of the weights that is evaluated and kept; 0 keeps the raw weights.
+    selection_metric : str
+        Metric on validation rows that chooses the epoch.
+    patience : int
+        Epochs without a better value before training stops; 0 means never.
+    precision : {"float32", "float64"}
+        Number type of weights and data.
+
+    Examples
+    --------
+    >>> TrainConfig(max_epochs=5).schedule
+    'cosine'
+    """
+
+    max_epochs: int = 60
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01
+    optimizer: Optimizer = "adamw"
+    schedule: Schedule = "cosine"
+    warmup_epochs: float = 1.0
+    clip_norm: float = 1.0
+    average_decay: float = 0.99
+    selection_metric: str = "macro_f1"
+    patience: int = 20
+    precision: Precision = "float32"
+
+    def __post_init__(self) -> None:
+        self._require_choices()
+        self._require_counts("max_epochs", "batch_size")
+        self._require_counts("patience", least=0)
+        self._require_finite("learning_rate", "weight_decay", "warmup_epochs", "clip_norm")
+        self._require("learning_rate", self.learning_rate > 0, "be above 0")
+        self._require_rates("average_decay")

@@ -1,0 +1,383 @@
+"""Features as the network sees them: imputed, scaled and one-hot coded by what training rows taught."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+from hotvae.data.dataset import (
+    FeatureKind,
+    FeatureTable,
+    as_feature_table,
+    check_finite,
+    feature_kinds,
+    numeric_matrix,
+    text_levels,
+)
+from hotvae.data.tables import align_columns, check_kinds
+from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+
+ScalingMethod = Literal["standard", "none"]
+
+
+class FeatureScaler:
+    """Turn features into the matrix a network is fed with.
+
+    Everything is learned from the rows given to `fit`, which must be training rows only.
+
+    * Numbers: missing values become the training median, columns with missing training values get an
+      indicator column, and each column is centred and divided by its standard deviation.
+    * Booleans are the numbers 0 and 1.
+    * Categories are one-hot coded in sorted order; "missing" is a level where training rows had it.
+    * Sparse arrays stay sparse: columns are divided by their largest absolute value, never centred.
+
+    Parameters
+    ----------
+    method : {"standard", "none"}
+        Whether numbers are scaled; they are imputed in either case.
+
+    Attributes
+    ----------
+    feature_names_in, feature_names_out : tuple of str
+        Columns before and after; numbers come first, then indicators, then one-hot columns.
+    kinds : tuple of {"numeric", "categorical"}
+        Kind of each column that goes in.
+    is_sparse : bool
+        Whether the scaler was fitted on, and so produces, sparse arrays.
+
+    Examples
+    --------
+    >>> train = pd.DataFrame({"depth": [1.0, 3.0], "soil": ["sand", "clay"]})
+    >>> scaler = FeatureScaler().fit(train)
+    >>> scaler.feature_names_out
+    ('depth', 'soil=clay', 'soil=sand')
+    >>> scaler.transform(pd.DataFrame({"depth": [5.0], "soil": ["sand"]}))
+    array([[3., 0., 1.]], dtype=float32)
+    """
+
+    def __init__(self, method: ScalingMethod = "standard") -> None:
+        if method not in get_args(ScalingMethod):
+            raise ConfigError(
+                f"method must be one of {listed(get_args(ScalingMethod))}; got {method!r}. Choose one."
+            )
+        self.method: ScalingMethod = method
+        self.feature_names_in: tuple[str, ...] = ()
+        self.kinds: tuple[FeatureKind, ...] = ()
+        self.is_sparse = False
+        # One entry per numeric column, in order.
+        self._median: NDArray[np.float64] = np.empty(0)
+        self._center: NDArray[np.float64] = np.empty(0)
+        self._scale: NDArray[np.float64] = np.empty(0)
+        self._had_missing: NDArray[np.bool_] = np.empty(0, dtype=bool)
+        # One entry per categorical column, in order; None = the level "missing".
+        self._levels: list[list[str | None]] = []
+
+    @property
+    def feature_names_out(self) -> tuple[str, ...]:
+        """Names of the columns that come out."""
+        numeric, categorical = self._names("numeric"), self._names("categorical")
+        indicators = [
+            f"{name} (missing)" for name, had in zip(numeric, self._had_missing, strict=True) if had
+        ]
+        one_hot = [
+            f"{name}={'(missing)' if level is None else level}"
+            for name, levels in zip(categorical, self._levels, strict=True)
+            for level in levels
+        ]
+        return (*numeric, *indicators, *one_hot)
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of columns that come out."""
+        return len(self._median) + int(self._had_missing.sum()) + sum(map(len, self._levels))
+
+    def fit(self, features: Any, feature_names: Sequence[str] | None = None) -> "FeatureScaler":
+        """Learn medians, means, deviations and levels.
+
+        Parameters
+        ----------
+        features : ndarray, sparse array or DataFrame of shape (n_samples, n_features)
+            Training rows.
+        feature_names : sequence of str, optional
+            Column names of an array.
+
+        Returns
+        -------
+        FeatureScaler
+            The scaler itself.
+
+        Raises
+        ------
+        DataError
+            No rows, infinite values, or a column without any value.
+        """
+        table, self.feature_names_in = as_feature_table(features, feature_names or ())
+        if len(self.feature_names_in) != table.shape[1]:
+            raise DataError(
+                f"feature_names must name each of the {table.shape[1]} columns; got "
+                f"{len(self.feature_names_in)} names. Give one per column."
+            )
+        if table.shape[0] == 0 or table.shape[1] == 0:
+            raise DataError(
+                f"features must have rows and columns; got shape {tuple(table.shape)}. Choose some rows."
+            )
+        self.kinds = feature_kinds(table)
+        self.is_sparse = not isinstance(table, np.ndarray | pd.DataFrame)
+        self._levels = []
+        if isinstance(table, np.ndarray | pd.DataFrame):
+            self._fit_numeric(self._numeric_values(table))
+            if isinstance(table, pd.DataFrame):
+                self._levels = [_sorted_levels(table[name]) for name in self._names("categorical")]
+        else:
+            check_finite(table, self.feature_names_in)
+            n_columns = int(table.shape[1])
+            largest = np.asarray(abs(table).max(axis=0).toarray(), dtype=np.float64).ravel()
+            self._median, self._center = np.zeros(n_columns), np.zeros(n_columns)
+            self._scale = np.where((largest == 0) | (self.method == "none"), 1.0, largest)
+            self._had_missing = np.zeros(n_columns, dtype=bool)
+        return self
+
+    def transform(self, features: Any, dtype: DTypeLike = np.float32) -> NDArray[Any] | sparse.csr_array:
+        """Apply what was learned; rows do not influence each other.
+
+        Parameters
+        ----------
+        features : ndarray, sparse array or DataFrame of shape (n_samples, n_features)
+            Columns of a frame are found by name, those of an array by position.
+        dtype : dtype
+            Floating type of the result; the arithmetic is done in 64 bits.
+
+        Returns
+        -------
+        ndarray or csr_array of shape (n_samples, n_features_out)
+            Sparse if the scaler was fitted on a sparse array.
+
+        Raises
+        ------
+        DataError
+            Other columns than in training, infinite values, or text where numbers were.
+        """
+        if not self.feature_names_in:
+            raise ConfigError("scaler must be fitted before use; got none. Call fit with training rows.")
+        table = self._aligned(features)
+        if self.is_sparse or not isinstance(table, np.ndarray | pd.DataFrame):
+            return self._scaled_csr(table, dtype)
+        values = self._numeric_values(table)
+        missing = np.isnan(values)
+        n_missing = missing.sum(axis=0)
+        surprising = np.flatnonzero((n_missing > 0) & ~self._had_missing)
+        if surprising.size:
+            names = self._names("numeric")
+            warnings.warn(
+                f"columns without missing values in training now have some: "
+                f"{listed(names[i] for i in surprising)} ({int(n_missing[surprising].sum())} values). "
+                "They are taken as the training median.",
+                DataWarning,
+                stacklevel=2,
+            )
+        out = np.zeros((len(values), self.n_features_out), dtype=dtype)
+        n_numeric, n_indicators = values.shape[1], int(self._had_missing.sum())
+        if n_missing.any():
+            values = np.where(missing, self._median, values)
+        with np.errstate(over="ignore"):  # refused in the next step, with a message
+            out[:, :n_numeric] = (values - self._center) / self._scale
+        _check_representable(out[:, :n_numeric], self._names("numeric"))
+        out[:, n_numeric : n_numeric + n_indicators] = missing[:, self._had_missing]
+        if isinstance(table, pd.DataFrame):
+            self._fill_one_hot(out[:, n_numeric + n_indicators :], table)
+        return out
+
+    def state(self) -> dict[str, Any]:
+        """Everything learned, as plain lists, numbers and strings.
+
+        Returns
+        -------
+        dict
+            Ready for JSON; floats survive exactly.
+
+        Examples
+        --------
+        >>> scaler = FeatureScaler().fit(np.array([[1.0], [3.0]]))
+        >>> FeatureScaler.from_state(scaler.state()).transform(np.array([[5.0]]))
+        array([[3.]], dtype=float32)
+        """
+        return {
+            "method": self.method,
+            "feature_names": list(self.feature_names_in),
+            "kinds": list(self.kinds),
+            "is_sparse": self.is_sparse,
+            "median": self._median.tolist(),
+            "center": self._center.tolist(),
+            "scale": self._scale.tolist(),
+            "had_missing": self._had_missing.tolist(),
+            "levels": [list(levels) for levels in self._levels],
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "FeatureScaler":
+        """Rebuild a scaler from `state`.
+
+        Parameters
+        ----------
+        state : dict
+            What `state` returned, possibly by way of JSON.
+
+        Returns
+        -------
+        FeatureScaler
+            Transforms to the same bits as the original.
+
+        Raises
+        ------
+        ModelError
+            Entries that are absent or do not fit together.
+        """
+        try:
+            scaler = cls(state["method"])
+            scaler.feature_names_in = tuple(state["feature_names"])
+            scaler.kinds = tuple(state["kinds"])
+            scaler.is_sparse = bool(state["is_sparse"])
+            scaler._median, scaler._center, scaler._scale = (
+                np.array(state[key], dtype=np.float64) for key in ("median", "center", "scale")
+            )
+            scaler._had_missing = np.array(state["had_missing"], dtype=bool)
+            scaler._levels = [list(levels) for levels in state["levels"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"scaler state must be complete; got {error!r}. Save the model anew.") from error
+        sizes = (scaler._median, scaler._center, scaler._scale, scaler._had_missing)
+        n_numeric = scaler.kinds.count("numeric")
+        if (
+            len(scaler.kinds) != len(scaler.feature_names_in)
+            or any(part.shape != (n_numeric,) for part in sizes)
+            or len(scaler._levels) != scaler.kinds.count("categorical")
+        ):
+            raise ModelError(
+                "scaler state must have one entry per column; got parts of other lengths. Save it anew."
+            )
+        return scaler
+
+    def _names(self, kind: FeatureKind) -> list[str]:
+        return [
+            name for name, is_kind in zip(self.feature_names_in, self.kinds, strict=True) if is_kind == kind
+        ]
+
+    def _numeric_values(self, table: NDArray[Any] | pd.DataFrame) -> NDArray[np.float64]:
+        """Numeric columns in 64 bits; NaN = missing, nothing infinite."""
+        names = self._names("numeric")
+        values = table if isinstance(table, np.ndarray) else numeric_matrix(table[names])
+        check_finite(values, names)
+        return values.astype(np.float64, copy=False)
+
+    def _fit_numeric(self, values: NDArray[np.float64]) -> None:
+        names, n_columns = self._names("numeric"), values.shape[1]
+        n_missing = np.isnan(values).sum(axis=0)
+        self._had_missing = n_missing > 0
+        empty = np.flatnonzero(n_missing == len(values))
+        if empty.size:
+            raise DataError(
+                f"feature columns must have values among the training rows; got only missing ones in "
+                f"{listed(names[i] for i in empty)}. Drop these columns."
+            )
+        affected = np.flatnonzero(self._had_missing)
+        if affected.size:
+            shares = ", ".join(f"{share:.1%}" for share in n_missing[affected][:5] / len(values))
+            warnings.warn(
+                f"missing values are replaced by the training median and marked in an indicator column: "
+                f"{listed(names[i] for i in affected)} ({shares} missing).",
+                DataWarning,
+                stacklevel=3,
+            )
+        self._median, self._center, self._scale = np.empty(n_columns), np.zeros(n_columns), np.ones(n_columns)
+        for j in range(n_columns):  # column by column: no second copy of the whole table
+            column = values[:, j].copy()  # the caller's array stays as it is
+            if n_missing[j]:
+                gaps = np.isnan(column)
+                self._median[j] = np.median(column[~gaps])
+                column[gaps] = self._median[j]
+            else:
+                self._median[j] = np.median(column)
+            if self.method == "standard":
+                with np.errstate(over="ignore", invalid="ignore"):
+                    self._center[j], deviation = column.mean(), column.std()
+                if not (np.isfinite(self._center[j]) and np.isfinite(deviation)):
+                    raise DataError(
+                        f"feature values must be small enough to square; got {abs(column).max():.3g} "
+                        f"in column {names[j]!r}. Correct its outliers, or change its unit."
+                    )
+                # Equal values can have a deviation of one rounding error, which would blow up other rows.
+                if deviation > 0 and column.min() < column.max():
+                    self._scale[j] = deviation
+                else:
+                    self._center[j] = column[0]
+
+    def _aligned(self, features: Any) -> FeatureTable:
+        """Bring features into the columns, their order and the kinds of training."""
+        if isinstance(features, pd.DataFrame):
+            frame = align_columns(features, self.feature_names_in)
+            check_kinds(frame, self.kinds)
+            return frame
+        table, _ = as_feature_table(features)
+        if table.shape[1] != len(self.feature_names_in):
+            raise DataError(
+                f"features must have {len(self.feature_names_in)} columns, as in training; got "
+                f"{table.shape[1]}. Give the same columns in the same order, or a DataFrame."
+            )
+        if "categorical" in self.kinds:
+            raise DataError(
+                f"features must be a DataFrame, as in training; got an array. Name the columns "
+                f"{listed(self._names('categorical'))} in a DataFrame."
+            )
+        if not isinstance(table, np.ndarray | pd.DataFrame):
+            check_finite(table, self.feature_names_in)
+            return table if self.is_sparse else table.toarray()
+        return table
+
+    def _scaled_csr(self, table: FeatureTable, dtype: DTypeLike) -> sparse.csr_array:
+        if isinstance(table, np.ndarray | pd.DataFrame):
+            table = sparse.csr_array(self._numeric_values(table))
+            check_finite(table, self.feature_names_in)
+        with np.errstate(over="ignore"):
+            data = (table.data.astype(np.float64) / self._scale[table.indices]).astype(dtype)
+        scaled = sparse.csr_array((data, table.indices, table.indptr), shape=table.shape)
+        check_finite(scaled, self.feature_names_in)
+        return scaled
+
+    def _fill_one_hot(self, out: NDArray[Any], frame: pd.DataFrame) -> None:
+        start = 0
+        for name, levels in zip(self._names("categorical"), self._levels, strict=True):
+            place = {level: start + i for i, level in enumerate(levels)}
+            codes, found = text_levels(frame[name])
+            # Code -1, missing, takes the last entry; -1 among the targets is a level training did not have.
+            target = np.array([*(place.get(level, -1) for level in found), place.get(None, -1)])[codes]
+            rows = np.flatnonzero(target >= 0)
+            out[rows, target[rows]] = 1
+            unknown = np.flatnonzero(target < 0)
+            if unknown.size:
+                new = sorted({found[code] if code >= 0 else "(missing)" for code in codes[unknown]})
+                warnings.warn(
+                    f"column {name!r} has levels unknown from training: {listed(new)} "
+                    f"(rows {listed(unknown)}). They are taken as none of the known levels.",
+                    DataWarning,
+                    stacklevel=3,
+                )
+            start += len(levels)
+
+
+def _sorted_levels(column: "pd.Series[Any]") -> list[str | None]:
+    codes, levels = text_levels(column)
+    return [*sorted(levels), *([None] if (codes < 0).any() else [])]
+
+
+def _check_representable(values: NDArray[Any], names: Sequence[str]) -> None:
+    """Refuse scaled values that the floating type cannot hold."""
+    if not np.isfinite(values).all():
+        rows, columns = np.nonzero(~np.isfinite(values))
+        raise DataError(
+            f"feature values must be within reach of the training values; got one too large for "
+            f"{values.dtype} in column {names[columns[0]]!r} (rows {listed(rows[columns == columns[0]])}). "
+            "Correct these cells."
+        )

@@ -1,0 +1,1088 @@
+"""Multi-label measures: F1s, accuracies, ranking, probability quality, and all of them over thresholds.
+
+Shared conventions, stated once:
+
+* ``labels`` is an array of shape (n_samples, n_labels) of 0, 1 and NaN; NaN means *not observed*, and such a
+  cell is left out of every count. A row or label without any observed cell is left out of every mean.
+* ``predictions`` is a bool or 0/1 array, ``probs`` a float array in [0, 1], both of the shape of ``labels``.
+* A label is predicted when ``p >= threshold``, both as float64: the same stored numbers give the same
+  predictions whatever their dtype, so a float32 0.7 (0.69999999) is below the threshold 0.7.
+* A value that does not exist (no label with two classes, no row left) is NaN, never a made-up number.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from hotvae.errors import ConfigError, DataError, listed
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Empty = Literal["drop", "one", "zero"]
+
+_EMPTY_ROW = {"drop": np.nan, "one": 1.0, "zero": 0.0}
+# Cells handled at a time by the one-pass curves: their codes (2 MB) stay in the processor's cache.
+_CELLS_PER_CHUNK = 1 << 18
+# Two values this close are the same value summed in another order.
+_TIE = 1e-12
+
+
+def _standard_thresholds() -> FloatArray:
+    thresholds = np.concatenate([np.arange(1, 11), np.arange(15, 100, 5)]) / 100
+    thresholds.flags.writeable = False
+    return thresholds
+
+
+THRESHOLDS: FloatArray = _standard_thresholds()
+"""The 27 thresholds of the paper's protocol: .01 to .10 by .01, then .15 to .95 by .05 (read-only)."""
+
+
+# Checks ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCells:
+    """Checked labels as two masks.
+
+    Attributes
+    ----------
+    positive : ndarray of bool, shape (n_samples, n_labels)
+        Observed and 1.
+    observed : ndarray of bool, shape (n_samples, n_labels)
+        Not NaN.
+
+    Examples
+    --------
+    >>> check_labels([[1, 0], [np.nan, 1]]).observed.tolist()
+    [[True, True], [False, True]]
+    """
+
+    positive: BoolArray
+    observed: BoolArray
+
+
+def _table(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    try:
+        table = np.asarray(values)
+        if table.dtype.kind == "O":  # columns of several number types
+            table = table.astype(np.float64)
+        if table.dtype.kind not in "biuf":
+            raise TypeError(f"dtype {table.dtype}")
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{name} must be a dense table of numbers; got {type(values).__name__} ({error}). "
+            "Convert it to a float array first, missing values as NaN."
+        ) from error
+    if table.ndim != 2:
+        raise DataError(
+            f"{name} must have shape (n_samples, n_labels); got {table.shape}. "
+            "For a single label use .reshape(-1, 1)."
+        )
+    if not table.size:
+        raise DataError(f"{name} must hold at least one row and one label; got shape {table.shape}.")
+    return table
+
+
+def _refuse_cells(name: str, rule: str, table: npt.NDArray[Any], wrong: BoolArray, remedy: str) -> NoReturn:
+    """Raise for the first label with a wrong cell, naming its rows."""
+    label = int(wrong.any(axis=0).argmax())
+    rows = np.flatnonzero(wrong[:, label])
+    raise DataError(
+        f"{name} must be {rule}; got {table[rows[0], label]} in label {label} (rows {listed(rows)}). {remedy}"
+    )
+
+
+def _check_shape(name: str, table: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
+    if table.shape != shape:
+        raise DataError(
+            f"{name} must have the shape of labels, {shape}; got {table.shape}. "
+            "Give one row per sample and one column per label, in the same order."
+        )
+
+
+def check_labels(labels: npt.ArrayLike) -> LabelCells:
+    """Check that labels are 0, 1 or NaN and split them into two masks.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+
+    Returns
+    -------
+    LabelCells
+        Which cells are positive, which are observed.
+
+    Raises
+    ------
+    DataError
+        Not a table, no row, another value, or no observed cell at all.
+
+    Examples
+    --------
+    >>> check_labels([[1, 0], [np.nan, 1]]).positive.tolist()
+    [[True, False], [False, True]]
+    """
+    table = _table("labels", labels)
+    positive = table == 1
+    observed = ~np.isnan(table) if table.dtype.kind == "f" else np.ones(table.shape, dtype=bool)
+    wrong = observed & ~positive & (table != 0)
+    if wrong.any():
+        _refuse_cells("labels", "0, 1 or NaN", table, wrong, "Turn counts into presence with labels > 0.")
+    if not observed.any():
+        raise DataError(
+            f"labels must have at least one observed cell; got only NaN (shape {table.shape}). "
+            "Choose rows that were surveyed."
+        )
+    return LabelCells(positive, observed)
+
+
+def check_probs(probs: npt.ArrayLike, shape: tuple[int, ...] | None = None) -> npt.NDArray[np.floating[Any]]:
+    """Check that probabilities are a table of numbers in [0, 1].
+
+    Parameters
+    ----------
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities.
+    shape : tuple of int, optional
+        The shape of the labels they belong to.
+
+    Returns
+    -------
+    ndarray of float
+        The same numbers; a float array keeps its dtype and is not copied.
+
+    Raises
+    ------
+    DataError
+        Not a table, another shape, NaN, or a number outside [0, 1].
+
+    Examples
+    --------
+    >>> check_probs([[0, 1]]).dtype
+    dtype('float64')
+    """
+    table = _table("probs", probs)
+    if table.dtype.kind != "f":
+        table = table.astype(np.float64)
+    if shape is not None:
+        _check_shape("probs", table, shape)
+    if not (table.min() >= 0 and table.max() <= 1):  # NaN fails both
+        wrong = ~((table >= 0) & (table <= 1))
+        _refuse_cells("probs", "between 0 and 1", table, wrong, "Logits? Apply the sigmoid first.")
+    return table
+
+
+def _check_predictions(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> tuple[LabelCells, BoolArray]:
+    """Return the labels' masks and the predicted, observed cells."""
+    cells = check_labels(labels)
+    table = _table("predictions", predictions)
+    _check_shape("predictions", table, cells.positive.shape)
+    predicted = table == 1
+    wrong = ~predicted & (table != 0)
+    if wrong.any():
+        remedy = "Turn probabilities into 0/1 with apply_thresholds."
+        _refuse_cells("predictions", "0 or 1", table, wrong, remedy)
+    return cells, predicted & cells.observed
+
+
+def _check_probs_of(
+    labels: npt.ArrayLike, probs: npt.ArrayLike
+) -> tuple[LabelCells, npt.NDArray[np.floating[Any]]]:
+    cells = check_labels(labels)
+    return cells, check_probs(probs, cells.positive.shape)
+
+
+def _check_empty(empty: str) -> float:
+    if empty not in _EMPTY_ROW:
+        raise ConfigError(f"empty must be one of {listed(_EMPTY_ROW)}; got {empty!r}.")
+    return _EMPTY_ROW[empty]
+
+
+def _check_zero_division(zero_division: float) -> None:
+    if not (np.isnan(zero_division) or 0 <= zero_division <= 1):
+        raise ConfigError(f"zero_division must be between 0 and 1, or NaN; got {zero_division}.")
+
+
+def _check_count(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ConfigError(f"{name} must be a whole number of at least 1; got {value!r}.")
+
+
+# Predictions -------------------------------------------------------------------------------------------
+
+
+def _f1(true_positives: Any, predicted: Any, actual: Any, undefined: float) -> FloatArray:
+    total = np.asarray(predicted + actual)
+    return np.where(total > 0, 2 * true_positives / np.maximum(total, 1), undefined)
+
+
+def _mean(values: npt.NDArray[np.floating[Any]]) -> float:
+    """Mean of the values that exist; NaN when none does."""
+    values = values[~np.isnan(values)]
+    return float(values.mean()) if values.size else float("nan")
+
+
+def example_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike, empty: Empty = "drop") -> float:
+    r"""Example-based F1 (ebF1): the F1 of each row, averaged over rows.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    predictions : array-like of shape (n_samples, n_labels)
+        0/1 or bool.
+    empty : {"drop", "one", "zero"}
+        What a row with no true and no predicted label (0/0) counts as: nothing at all, 1, or 0.
+
+    Returns
+    -------
+    float
+        In [0, 1]; NaN when ``empty="drop"`` drops every row.
+
+    Notes
+    -----
+    .. math:: \frac1n \sum_i \frac{2 |Y_i \cap \hat Y_i|}{|Y_i| + |\hat Y_i|}
+
+    Examples
+    --------
+    Row F1s are 2/3, 0/0 and 0.
+
+    >>> labels, predictions = [[1, 1], [0, 0], [1, 0]], [[1, 0], [0, 0], [0, 0]]
+    >>> [round(example_f1(labels, predictions, empty), 4) for empty in ("drop", "one", "zero")]
+    [0.3333, 0.5556, 0.2222]
+    """
+    undefined = _check_empty(empty)
+    cells, predicted = _check_predictions(labels, predictions)
+    hits = (cells.positive & predicted).sum(axis=1)
+    per_row = _f1(hits, predicted.sum(axis=1), cells.positive.sum(axis=1), undefined)
+    return _mean(per_row[cells.observed.any(axis=1)])
+
+
+def micro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
+    r"""Micro-averaged F1 (miF1): the F1 of all observed cells taken together.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    predictions : array-like of shape (n_samples, n_labels)
+        0/1 or bool.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0 when nothing is true and nothing predicted.
+
+    Examples
+    --------
+    One hit, three true cells, one predicted: 2 * 1 / (3 + 1).
+
+    >>> micro_f1([[1, 1], [0, 0], [1, 0]], [[1, 0], [0, 0], [0, 0]])
+    0.5
+    """
+    cells, predicted = _check_predictions(labels, predictions)
+    return float(_f1((cells.positive & predicted).sum(), predicted.sum(), cells.positive.sum(), 0.0))
+
+
+def macro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike, zero_division: float = 0.0) -> float:
+    r"""Macro-averaged F1 (maF1): the F1 of each label, averaged over labels.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    predictions : array-like of shape (n_samples, n_labels)
+        0/1 or bool.
+    zero_division : float
+        What a label with no true and no predicted positive counts as; NaN leaves it out.
+
+    Returns
+    -------
+    float
+        In [0, 1]; NaN when no label is left. A label without any observed cell never counts.
+
+    Examples
+    --------
+    Label F1s are 2 * 1 / (2 + 1) and 0.
+
+    >>> round(macro_f1([[1, 1], [0, 0], [1, 0]], [[1, 0], [0, 0], [0, 0]]), 4)
+    0.3333
+    """
+    _check_zero_division(zero_division)
+    cells, predicted = _check_predictions(labels, predictions)
+    hits = (cells.positive & predicted).sum(axis=0)
+    per_label = _f1(hits, predicted.sum(axis=0), cells.positive.sum(axis=0), zero_division)
+    return _mean(per_label[cells.observed.any(axis=0)])
+
+
+def hamming_accuracy(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
+    """Hamming accuracy (HA): the share of observed cells predicted right.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    predictions : array-like of shape (n_samples, n_labels)
+        0/1 or bool.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Examples
+    --------
+    >>> hamming_accuracy([[1, np.nan], [0, 1], [0, 0]], [[1, 1], [0, 0], [0, 0]])
+    0.8
+    """
+    cells, predicted = _check_predictions(labels, predictions)
+    n_observed = int(cells.observed.sum())
+    return (n_observed - int((predicted != cells.positive).sum())) / n_observed
+
+
+def subset_accuracy(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
+    """Subset accuracy: the share of rows whose observed cells are all predicted right.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed; rows without an observed cell do not count.
+    predictions : array-like of shape (n_samples, n_labels)
+        0/1 or bool.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Examples
+    --------
+    >>> subset_accuracy([[1, np.nan], [0, 1], [np.nan, np.nan]], [[1, 1], [0, 0], [0, 0]])
+    0.5
+    """
+    cells, predicted = _check_predictions(labels, predictions)
+    exact = (predicted == cells.positive).all(axis=1)
+    return float(exact[cells.observed.any(axis=1)].mean())
+
+
+# Ranking -----------------------------------------------------------------------------------------------
+
+
+def _sorted_by_label(
+    cells: LabelCells, probs: npt.NDArray[np.floating[Any]]
+) -> Iterator[tuple[npt.NDArray[np.floating[Any]], npt.NDArray[np.floating[Any]]]]:
+    """Yield each label's observed probabilities and those of its positives, both ascending.
+
+    Sorting values label by label and looking the positives up is several times faster than ranking the whole
+    table by argsort, and gives the same ranks.
+    """
+    rows = zip(
+        *(np.ascontiguousarray(table.T) for table in (probs, cells.positive, cells.observed)), strict=True
+    )
+    for values, positive, observed in rows:
+        yield np.sort(values[observed]), np.sort(values[positive])
+
+
+def label_auc(labels: npt.ArrayLike, probs: npt.ArrayLike) -> FloatArray:
+    """Area under the ROC curve of each label; a tie counts one half.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities.
+
+    Returns
+    -------
+    ndarray of shape (n_labels,)
+        NaN for a label whose observed cells are of one class.
+
+    Examples
+    --------
+    Of the two (present, absent) pairs of the first label one is in order and one tied; the second label is
+    never absent.
+
+    >>> label_auc([[1, 1], [0, 1], [0, 1]], [[0.5, 0.1], [0.5, 0.2], [0.1, 0.3]])
+    array([0.75,  nan])
+    """
+    cells, probs = _check_probs_of(labels, probs)
+    areas = np.full(probs.shape[1], np.nan)
+    for label, (everything, positives) in enumerate(_sorted_by_label(cells, probs)):
+        n_positive, n_negative = positives.size, everything.size - positives.size
+        if n_positive and n_negative:
+            # Twice the mid-rank: a whole number, so that the sum is exact.
+            below = np.searchsorted(everything, positives, side="left")
+            not_above = np.searchsorted(everything, positives, side="right")
+            rank_sum = int((below + not_above + 1).sum()) / 2
+            areas[label] = (rank_sum - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
+    return areas
+
+
+def median_auc(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
+    """Median over labels of the area under the ROC curve; labels of one class are skipped.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities.
+
+    Returns
+    -------
+    float
+        In [0, 1]; NaN when no label has both classes.
+
+    Examples
+    --------
+    >>> median_auc([[1, 1], [0, 1], [0, 1]], [[0.5, 0.1], [0.5, 0.2], [0.1, 0.3]])
+    0.75
+    """
+    areas = label_auc(labels, probs)
+    areas = areas[~np.isnan(areas)]
+    return float(np.median(areas)) if areas.size else float("nan")
+
+
+def mean_auc(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
+    """Mean over labels of the area under the ROC curve; labels of one class are skipped.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities.
+
+    Returns
+    -------
+    float
+        In [0, 1]; NaN when no label has both classes.
+
+    Examples
+    --------
+    >>> mean_auc([[1, 0], [0, 1], [0, 1]], [[0.5, 0.1], [0.5, 0.2], [0.1, 0.3]])
+    0.875
+    """
+    return _mean(label_auc(labels, probs))
+
+
+def label_average_precision(labels: npt.ArrayLike, probs: npt.ArrayLike) -> FloatArray:
+    """Average precision (area under the precision-recall curve, by steps) of each label.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities.
+
+    Returns
+    -------
+    ndarray of shape (n_labels,)
+        NaN for a label without positives, whose recall does not exist.
+
+    Notes
+    -----
+    The mean, over the positives, of the precision among the cells at least as probable; this equals the sum
+    of precision times gain in recall, ties included.
+
+    Examples
+    --------
+    Precision is 1 at the first positive and 2/3 at the second.
+
+    >>> label_average_precision([[1], [0], [1]], [[0.9], [0.5], [0.2]]).round(4)
+    array([0.8333])
+    """
+    cells, probs = _check_probs_of(labels, probs)
+    precisions = np.full(probs.shape[1], np.nan)
+    for label, (everything, positives) in enumerate(_sorted_by_label(cells, probs)):
+        if positives.size:
+            hits = positives.size - np.searchsorted(positives, positives, side="left")
+            chosen = everything.size - np.searchsorted(everything, positives, side="left")
+            precisions[label] = (hits / chosen).mean()
+    return precisions
+
+
+def mean_average_precision(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
+    """Mean over labels of the average precision (AUPR); labels without positives are skipped.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities.
+
+    Returns
+    -------
+    float
+        In [0, 1]; NaN when no label has a positive.
+
+    Examples
+    --------
+    >>> round(mean_average_precision([[1, 0], [0, 0], [1, 0]], [[0.9, 0.1], [0.5, 0.1], [0.2, 0.1]]), 4)
+    0.8333
+    """
+    return _mean(label_average_precision(labels, probs))
+
+
+def precision_at_k(labels: npt.ArrayLike, probs: npt.ArrayLike, k: int) -> float:
+    """Precision at k (P@k): hits among the k most probable labels of each row, divided by k.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed; only observed labels are ranked.
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities.
+    k : int
+        How many labels to take. The divisor is always k, also for rows with fewer than k true labels and
+        when there are fewer than k labels at all.
+
+    Returns
+    -------
+    float
+        In [0, 1]. Labels tied at the k-th place share the places left, so the value does not depend on the
+        order of the labels.
+
+    Examples
+    --------
+    The second row's two labels tie for one place: half a hit.
+
+    >>> precision_at_k([[1, 0], [1, 0]], [[0.9, 0.1], [0.4, 0.4]], k=1)
+    0.75
+    """
+    _check_count("k", k)
+    cells, probs = _check_probs_of(labels, probs)
+    n_labels = probs.shape[1]
+    n_places = min(int(k), n_labels)
+    ranked = np.where(cells.observed, probs, -1)  # below every probability, and never a hit
+    last = np.partition(ranked, n_labels - n_places, axis=1)[:, n_labels - n_places, None]
+    above, tied = ranked > last, ranked == last
+    places_left = n_places - above.sum(axis=1)
+    hits = (above & cells.positive).sum(axis=1)
+    hits_among_tied = (tied & cells.positive).sum(axis=1) * places_left / tied.sum(axis=1)
+    return _mean(((hits + hits_among_tied) / k)[cells.observed.any(axis=1)])
+
+
+# Probability quality -----------------------------------------------------------------------------------
+
+
+def log_loss(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
+    """Binary cross-entropy, natural logarithm, mean over observed cells.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities.
+
+    Returns
+    -------
+    float
+        At least 0.
+
+    Notes
+    -----
+    Probabilities are clipped to [eps, 1 - eps] with the machine epsilon of *their* dtype, so that one
+    certain mistake costs 15.9 in float32 and 36.0 in float64 instead of infinity.
+
+    Examples
+    --------
+    >>> round(log_loss([[1, 0], [np.nan, 1]], [[0.5, 0.5], [0.9, 0.25]]), 4)  # (ln 2 + ln 2 + ln 4) / 3
+    0.9242
+    """
+    cells, probs = _check_probs_of(labels, probs)
+    epsilon = float(np.finfo(probs.dtype).eps)
+    presence = np.clip(probs[cells.observed].astype(np.float64), epsilon, 1 - epsilon)
+    of_truth = np.where(cells.positive[cells.observed], presence, 1 - presence)
+    return -float(np.log(of_truth).mean())
+
+
+def brier_score(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
+    """Brier score: squared difference of label and probability, mean over observed cells.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities.
+
+    Returns
+    -------
+    float
+        In [0, 1], smaller is better.
+
+    Examples
+    --------
+    >>> brier_score([[1, 0], [np.nan, 1]], [[0.5, 0.5], [0.9, 0.0]])  # (1/4 + 1/4 + 1) / 3
+    0.5
+    """
+    cells, probs = _check_probs_of(labels, probs)
+    gaps = probs[cells.observed].astype(np.float64) - cells.positive[cells.observed]
+    return float(np.square(gaps).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class ReliabilityCurve:
+    """Predicted probability against observed rate; bins that hold no cell are left out.
+
+    Attributes
+    ----------
+    mean_predicted, observed_rate : ndarray of shape (n_filled_bins,)
+        Mean probability and share of positives of each bin, in ascending order.
+    count : ndarray of int, shape (n_filled_bins,)
+        Observed cells in each bin.
+
+    Examples
+    --------
+    >>> reliability_curve([[0], [1]], [[0.25], [0.75]], n_bins=2).mean_predicted
+    array([0.25, 0.75])
+    """
+
+    mean_predicted: FloatArray
+    observed_rate: FloatArray
+    count: IntArray
+
+
+def reliability_curve(
+    labels: npt.ArrayLike,
+    probs: npt.ArrayLike,
+    n_bins: int = 10,
+    strategy: Literal["uniform", "quantile"] = "uniform",
+) -> ReliabilityCurve:
+    """Compare predicted probabilities with observed rates, over all observed cells.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities.
+    n_bins : int
+        Number of bins.
+    strategy : {"uniform", "quantile"}
+        Bins of equal width, or of (nearly) equal numbers of cells. A bin holds its upper edge.
+
+    Returns
+    -------
+    ReliabilityCurve
+        Mean probability, observed rate and count of each bin that holds a cell.
+
+    Examples
+    --------
+    >>> curve = reliability_curve([[0, 1], [1, 1]], [[0.25, 0.75], [0.25, 1.0]], n_bins=2)
+    >>> curve.mean_predicted, curve.observed_rate, curve.count
+    (array([0.25 , 0.875]), array([0.5, 1. ]), array([2, 2]))
+    """
+    _check_count("n_bins", n_bins)
+    if strategy not in ("uniform", "quantile"):
+        raise ConfigError(f"strategy must be 'uniform' or 'quantile'; got {strategy!r}.")
+    cells, probs = _check_probs_of(labels, probs)
+    values = probs[cells.observed].astype(np.float64)
+    edges = np.linspace(0, 1, n_bins + 1)
+    if strategy == "quantile":
+        edges = np.quantile(values, edges)
+    bins = np.searchsorted(edges[1:-1], values)
+    count = np.bincount(bins, minlength=n_bins)
+    filled = count > 0
+    count = count[filled]
+    predicted = np.bincount(bins, weights=values, minlength=n_bins)[filled]
+    positive = np.bincount(bins, weights=cells.positive[cells.observed], minlength=n_bins)[filled]
+    return ReliabilityCurve(predicted / count, positive / count, count)
+
+
+def calibration_error(
+    labels: npt.ArrayLike,
+    probs: npt.ArrayLike,
+    n_bins: int = 15,
+    strategy: Literal["uniform", "quantile"] = "uniform",
+) -> float:
+    """Find the expected calibration error (ECE): the mean gap between probability and observed rate.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities.
+    n_bins : int
+        Number of bins.
+    strategy : {"uniform", "quantile"}
+        Bins of equal width, or of (nearly) equal numbers of cells.
+
+    Returns
+    -------
+    float
+        In [0, 1], smaller is better; gaps are weighted by the cells in each bin.
+
+    Examples
+    --------
+    Gaps of .25 and .125, two cells each.
+
+    >>> calibration_error([[0, 1], [1, 1]], [[0.25, 0.75], [0.25, 1.0]], n_bins=2)
+    0.1875
+    """
+    curve = reliability_curve(labels, probs, n_bins, strategy)
+    gaps = np.abs(curve.mean_predicted - curve.observed_rate)
+    return float(np.average(gaps, weights=curve.count))
+
+
+# Thresholds, all in one pass -----------------------------------------------------------------------------
+
+
+class Score(NamedTuple):
+    """A value and the threshold it was reached at (None for measures of probabilities).
+
+    Examples
+    --------
+    >>> Score(0.5, None).value
+    0.5
+    """
+
+    value: float
+    threshold: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdCurves:
+    """Every prediction measure at every threshold, and the counts behind them.
+
+    Attributes
+    ----------
+    thresholds : ndarray of shape (n_thresholds,)
+        Ascending.
+    example_f1, micro_f1, macro_f1, hamming_accuracy, subset_accuracy : ndarray of shape (n_thresholds,)
+        The measure of that name when a label is predicted where ``p >= threshold``.
+    label_f1 : ndarray of shape (n_thresholds, n_labels)
+        F1 of each label; NaN for a label without any observed cell.
+    label_true_positives, label_predicted : ndarray of int, shape (n_thresholds, n_labels)
+        Hits and predicted cells of each label, observed cells only.
+    label_positives, label_observed : ndarray of int, shape (n_labels,)
+        True and observed cells of each label.
+
+    Examples
+    --------
+    >>> threshold_curves([[1, 0]], [[0.8, 0.3]], [0.2, 0.5, 0.9]).hamming_accuracy
+    array([0.5, 1. , 0.5])
+    """
+
+    thresholds: FloatArray
+    example_f1: FloatArray
+    micro_f1: FloatArray
+    macro_f1: FloatArray
+    hamming_accuracy: FloatArray
+    subset_accuracy: FloatArray
+    label_f1: FloatArray
+    label_true_positives: IntArray
+    label_predicted: IntArray
+    label_positives: IntArray
+    label_observed: IntArray
+
+    def best(self, metric: str) -> Score:
+        """Return the best value of a measure and its threshold.
+
+        Parameters
+        ----------
+        metric : str
+            Name of a measure of predictions, e.g. ``"macro_f1"``.
+
+        Returns
+        -------
+        Score
+            Value and threshold; among equal values the threshold nearest 0.5, then the lower one.
+
+        Raises
+        ------
+        ConfigError
+            Unknown measure, or one that needs no threshold.
+
+        Examples
+        --------
+        >>> threshold_curves([[1, 0]], [[0.8, 0.3]]).best("macro_f1")
+        Score(value=0.5, threshold=0.5)
+        """
+        find_metric(metric, needs="predictions")
+        values: FloatArray = getattr(self, metric)
+        index = int(best_threshold_index(values, self.thresholds))
+        return Score(float(values[index]), float(self.thresholds[index]))
+
+
+def best_threshold_index(values: FloatArray, thresholds: FloatArray) -> npt.NDArray[np.intp]:
+    """Find the threshold of the greatest value; of equals the one nearest 0.5, then the lower.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_thresholds, ...)
+        A measure over thresholds; NaN is worse than any value.
+    thresholds : ndarray of shape (n_thresholds,)
+        Ascending.
+
+    Returns
+    -------
+    ndarray of int, shape (...)
+        Index on the first axis. Values within 1e-12 are equal.
+
+    Examples
+    --------
+    >>> int(best_threshold_index(np.array([0.2, 0.7, 0.7]), np.array([0.1, 0.3, 0.4])))
+    2
+    """
+    known = np.where(np.isnan(values), -np.inf, values)
+    equal = known >= known.max(axis=0) - _TIE
+    # Rounded: .45 and .55 are equally near .5, though not in binary.
+    distance = np.abs(thresholds - 0.5).round(12).reshape(-1, *[1] * (values.ndim - 1))
+    index: npt.NDArray[np.intp] = np.argmin(np.where(equal, distance, np.inf), axis=0)
+    return index
+
+
+def _check_threshold_grid(thresholds: npt.ArrayLike) -> FloatArray:
+    grid = np.asarray(thresholds, dtype=np.float64)
+    if grid.ndim != 1 or not grid.size or not ((grid >= 0) & (grid <= 1)).all() or (np.diff(grid) <= 0).any():
+        shown = listed(grid.tolist()) or "none" if grid.ndim == 1 else f"shape {grid.shape}"
+        raise ConfigError(
+            f"thresholds must be a list of ascending numbers between 0 and 1; got {shown}. "
+            "Sort them with np.unique."
+        )
+    return grid
+
+
+def threshold_curves(
+    labels: npt.ArrayLike,
+    probs: npt.ArrayLike,
+    thresholds: npt.ArrayLike = THRESHOLDS,
+    *,
+    empty: Empty = "drop",
+    zero_division: float = 0.0,
+) -> ThresholdCurves:
+    """Compute every prediction measure at every threshold in one pass over the probabilities.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities; a label is predicted where ``p >= threshold``, compared as float64.
+    thresholds : array-like of shape (n_thresholds,)
+        Ascending numbers in [0, 1].
+    empty : {"drop", "one", "zero"}
+        As in :func:`example_f1`.
+    zero_division : float
+        As in :func:`macro_f1`.
+
+    Returns
+    -------
+    ThresholdCurves
+        One array per measure, and the counts of each label.
+
+    Notes
+    -----
+    Each probability is put once into the bin between two thresholds; cumulative counts of the bins, per row
+    and per label, then give hits and predictions at all thresholds. Rows are taken in chunks, so that memory
+    beyond the input stays at a few bytes per cell.
+
+    Examples
+    --------
+    >>> threshold_curves([[1, 0], [0, 1]], [[0.8, 0.3], [0.1, 0.6]], [0.2, 0.5, 0.7]).micro_f1.round(4)
+    array([0.8   , 1.    , 0.6667])
+    """
+    undefined_row = _check_empty(empty)
+    _check_zero_division(zero_division)
+    grid = _check_threshold_grid(thresholds)
+    cells, probs = _check_probs_of(labels, probs)
+    n_rows, n_labels = probs.shape
+    n_bins = grid.size + 1
+    row_f1_sum, n_empty, n_exact = np.zeros(grid.size), np.zeros(grid.size, int), np.zeros(grid.size, int)
+    label_counts = np.zeros((n_labels, 3, n_bins), int)
+    label_offset = np.arange(n_labels) * 3 * n_bins
+    step = max(1, _CELLS_PER_CHUNK // n_labels)
+    for start in range(0, n_rows, step):
+        rows = slice(start, start + step)
+        seen = cells.observed[rows].any(axis=1)
+        # Bin b: the first b thresholds are reached. Class: 0 absent, 1 present, 2 not observed.
+        bins = np.searchsorted(grid, probs[rows], side="right")
+        bins += np.where(cells.observed[rows], cells.positive[rows], 2) * n_bins
+        label_counts += _histogram(bins + label_offset, label_counts.shape)
+        row_offset = np.arange(len(bins))[:, None] * 3 * n_bins
+        hits, predicted, actual = _cumulated(_histogram(bins + row_offset, (len(bins), 3, n_bins)))
+        total = predicted + actual[:, None]
+        row_f1_sum += (2 * hits / np.maximum(total, 1)).sum(axis=0)
+        n_empty += (total[seen] == 0).sum(axis=0)
+        n_exact += (total[seen] == 2 * hits[seen]).sum(axis=0)
+
+    n_seen = int(cells.observed.any(axis=1).sum())
+    n_counted = n_seen - n_empty if empty == "drop" else np.full(grid.size, n_seen)
+    row_f1_sum += n_empty * np.nan_to_num(undefined_row)
+    by_label, predicted_by_label, positives = _cumulated(label_counts)
+    hits, predicted = by_label.T, predicted_by_label.T
+    observed = label_counts[:, :2].sum(axis=(1, 2))
+    label_f1 = _f1(hits, predicted, positives, zero_division)
+    label_f1[:, observed == 0] = np.nan
+    n_wrong = predicted.sum(axis=1) + positives.sum() - 2 * hits.sum(axis=1)
+    return ThresholdCurves(
+        thresholds=grid,
+        example_f1=np.where(n_counted > 0, row_f1_sum / np.maximum(n_counted, 1), np.nan),
+        micro_f1=_f1(hits.sum(axis=1), predicted.sum(axis=1), positives.sum(), 0.0),
+        macro_f1=np.array([_mean(values) for values in label_f1]),
+        hamming_accuracy=(observed.sum() - n_wrong) / observed.sum(),
+        subset_accuracy=n_exact / n_seen,
+        label_f1=label_f1,
+        label_true_positives=hits,
+        label_predicted=predicted,
+        label_positives=positives,
+        label_observed=observed,
+    )
+
+
+def _histogram(codes: npt.NDArray[np.intp], shape: tuple[int, ...]) -> IntArray:
+    return np.bincount(codes.ravel(), minlength=int(np.prod(shape))).reshape(shape)
+
+
+def _cumulated(counts: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """(item, class, bin) counts -> hits and predicted (item, threshold), positives (item,)."""
+    reached = counts[:, :2, ::-1].cumsum(axis=2)[:, :, -2::-1]  # cells that reach threshold 0, 1, ...
+    return reached[:, 1], reached.sum(axis=1), counts[:, 1].sum(axis=1)
+
+
+# The table of measures -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A named measure.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the API.
+    title : str
+        Its name in tables.
+    function : callable
+        ``function(labels, predictions)`` or ``function(labels, probs)`` -> float.
+    needs : {"predictions", "probs"}
+        What it is given.
+    greater_is_better : bool
+        False for losses and errors.
+
+    Examples
+    --------
+    >>> METRICS["macro_f1"].title, METRICS["log_loss"].greater_is_better
+    ('maF1', False)
+    """
+
+    name: str
+    title: str
+    function: Callable[[npt.ArrayLike, npt.ArrayLike], float]
+    needs: Literal["predictions", "probs"]
+    greater_is_better: bool = True
+
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {
+        metric.name: metric
+        for metric in (
+            Metric("example_f1", "ebF1", example_f1, "predictions"),
+            Metric("micro_f1", "miF1", micro_f1, "predictions"),
+            Metric("macro_f1", "maF1", macro_f1, "predictions"),
+            Metric("hamming_accuracy", "HA", hamming_accuracy, "predictions"),
+            Metric("subset_accuracy", "subset accuracy", subset_accuracy, "predictions"),
+            Metric("median_auc", "median AUC", median_auc, "probs"),
+            Metric("mean_auc", "mean AUC", mean_auc, "probs"),
+            Metric("mean_average_precision", "AUPR", mean_average_precision, "probs"),
+            Metric("precision_at_1", "P@1", partial(precision_at_k, k=1), "probs"),
+            Metric("precision_at_3", "P@3", partial(precision_at_k, k=3), "probs"),
+            Metric("precision_at_5", "P@5", partial(precision_at_k, k=5), "probs"),
+            Metric("log_loss", "log loss", log_loss, "probs", greater_is_better=False),
+            Metric("brier_score", "Brier", brier_score, "probs", greater_is_better=False),
+            Metric("calibration_error", "ECE", calibration_error, "probs", greater_is_better=False),
+        )
+    }
+)
+"""Every named measure, in the order of tables."""
+
+
+def find_metric(name: str, needs: Literal["predictions", "probs"] | None = None) -> Metric:
+    """Look a measure up by name.
+
+    Parameters
+    ----------
+    name : str
+        A key of :data:`METRICS`.
+    needs : {"predictions", "probs"}, optional
+        Accept only measures of predictions, or only measures of probabilities.
+
+    Returns
+    -------
+    Metric
+        The measure.
+
+    Raises
+    ------
+    ConfigError
+        No such name; the message lists the names and the closest one.
+
+    Examples
+    --------
+    >>> find_metric("hamming_accuracy").title
+    'HA'
+    """
+    names = [known for known, metric in METRICS.items() if needs in (None, metric.needs)]
+    if name in names:
+        return METRICS[name]
+    # Titles count too: maF1 is understood as macro_f1.
+    spelled = {text.casefold(): known for known in names for text in (known, METRICS[known].title)}
+    close = get_close_matches(str(name).casefold(), spelled, n=1)
+    hint = f" Did you mean {spelled[close[0]]!r}?" if close else ""
+    rule = f"be a measure of {needs}, one" if needs else "be one"
+    raise ConfigError(f"metric must {rule} of {listed(names, limit=len(names))}; got {name!r}.{hint}")
+
+
+def score(
+    labels: npt.ArrayLike, probs: npt.ArrayLike, metric: str, thresholds: npt.ArrayLike = THRESHOLDS
+) -> Score:
+    """Value of a named measure, as used to choose between models on validation rows.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1, or NaN for a cell that was not observed.
+    probs : array-like of shape (n_samples, n_labels)
+        Probabilities.
+    metric : str
+        A key of :data:`METRICS`.
+    thresholds : array-like of shape (n_thresholds,)
+        Where to look for the best value of a measure of predictions.
+
+    Returns
+    -------
+    Score
+        ``(value, threshold)``: for a measure of predictions the best value over the thresholds and where it
+        is reached; for a measure of probabilities its value and None.
+
+    Raises
+    ------
+    ConfigError
+        Unknown measure.
+
+    Examples
+    --------
+    >>> score([[1, 0], [0, 1]], [[0.8, 0.3], [0.1, 0.4]], "macro_f1")
+    Score(value=1.0, threshold=0.4)
+    >>> score([[1, 0], [0, 1]], [[0.8, 0.3], [0.1, 0.4]], "mean_auc")
+    Score(value=1.0, threshold=None)
+    """
+    measure = find_metric(metric)
+    if measure.needs == "predictions":
+        return threshold_curves(labels, probs, thresholds).best(metric)
+    return Score(measure.function(labels, probs), None)

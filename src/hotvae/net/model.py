@@ -1,0 +1,170 @@
+"""HOT-VAE: a feature branch and a label branch that share one decoder."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from hotvae.config import NetConfig
+from hotvae.net.decoder import Decoder
+from hotvae.net.encoders import MLPEncoder, code_labels, encode
+from hotvae.net.latent import Gaussian, join, sample, token_mean
+from hotvae.types import GraphMask, Labels, LayerLogits, Probs
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What one branch produced for a batch.
+
+    Attributes
+    ----------
+    posterior : Gaussian
+        q(z|x) or q(z|y).
+    layer_logits : Tensor of shape (layer, batch, label)
+        Logits after every layer; the last one is the prediction.
+    """
+
+    posterior: Gaussian
+    layer_logits: LayerLogits
+
+
+@dataclass(frozen=True)
+class HotVAEOutput:
+    """Both branches of one pass in training."""
+
+    feature: Branch
+    label: Branch
+
+
+class HotVAE(nn.Module):
+    """Two encoders and the decoder they share.
+
+    Parameters
+    ----------
+    n_features, n_labels : int
+        Columns of the feature table and of the label table.
+    config : NetConfig
+        Shape of the network.
+    graph : Tensor of bool of shape (label, label), optional
+        Label graph with self-edges; None for the complete graph.
+    feature_encoder : nn.Module, optional
+        Any encoder (see :mod:`hotvae.net.encoders`); by default a multi-layer perceptron.
+    label_encoder : nn.Module, optional
+        Reads labels coded +1, -1 and 0 for not observed; by default a multi-layer perceptron.
+    initial_logits : Tensor of shape (label,), optional
+        Starting bias of the read-out.
+
+    Examples
+    --------
+    >>> import torch
+    >>> network = HotVAE(4, 3, NetConfig(dim=8, n_heads=2, encoder_widths=(16,)))
+    >>> network(torch.zeros(5, 4), torch.ones(5, 3)).feature.layer_logits.shape
+    torch.Size([2, 5, 3])
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_labels: int,
+        config: NetConfig,
+        graph: GraphMask | None = None,
+        feature_encoder: nn.Module | None = None,
+        label_encoder: nn.Module | None = None,
+        initial_logits: Float[Tensor, " label"] | None = None,
+    ) -> None:
+        super().__init__()
+        self.feature_encoder = feature_encoder or MLPEncoder(
+            n_features, config.encoder_widths, config.dim, config.encoder_dropout, config.initial_log_variance
+        )
+        # Paper note P8: the label encoder sees the labels only; with the features it could bypass the latent.
+        self.label_encoder = label_encoder or MLPEncoder(
+            n_labels, config.label_encoder_widths, config.dim, config.encoder_dropout, config.initial_log_variance
+        )
+        encoders = (self.feature_encoder, self.label_encoder)
+        single_token = all(getattr(encoder, "n_tokens", None) == 1 for encoder in encoders)
+        self.decoder = Decoder(n_labels, config, single_token, graph, initial_logits)
+
+    def forward(self, features: Tensor, labels: Labels) -> HotVAEOutput:
+        """Encode both branches, sample each latent once, decode them in one batch."""
+        feature = encode(self.feature_encoder, features)
+        label = encode(self.label_encoder, code_labels(labels))
+        both = join(feature, label)
+        tokens = sample(both, torch.randn_like(both.mean))
+        n_rows = len(labels)
+        logits = self.decoder(tokens, both.mask)
+        return HotVAEOutput(Branch(feature, logits[:, :n_rows]), Branch(label, logits[:, n_rows:]))
+
+    def predict(
+        self, features: Tensor, noise: Float[Tensor, "draw 1 token dim"] | None = None
+    ) -> Probs:
+        """Probabilities from the feature branch alone.
+
+        Parameters
+        ----------
+        features : Tensor
+            A batch of rows.
+        noise : Tensor of shape (draw, 1, token, dim), optional
+            Standard normal numbers shared by all rows; probabilities are averaged over the draws. None decodes the
+            latent mean (paper note P7).
+
+        Returns
+        -------
+        Tensor of shape (batch, label)
+        """
+        posterior = encode(self.feature_encoder, features)
+        if noise is None:
+            return torch.sigmoid(self.decoder(posterior.mean, posterior.mask)[-1])
+        draws = [self.decoder(sample(posterior, one), posterior.mask)[-1].sigmoid() for one in noise]
+        return torch.stack(draws).mean(0)
+
+
+class PlainNet(nn.Module):
+    """The same encoder with a linear read-out of each label: no label branch, no messages.
+
+    The row every table needs beside HOT-VAE, to see what the decoder adds.
+
+    Parameters
+    ----------
+    n_features, n_labels : int
+        Columns of the two tables.
+    config : NetConfig
+        Only the encoder's settings are used.
+    feature_encoder : nn.Module, optional
+        Any encoder; by default a multi-layer perceptron.
+    initial_logits : Tensor of shape (label,), optional
+        Starting bias of the read-out.
+
+    Examples
+    --------
+    >>> import torch
+    >>> PlainNet(4, 3, NetConfig(encoder_widths=(16,))).predict(torch.zeros(5, 4)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_labels: int,
+        config: NetConfig,
+        feature_encoder: nn.Module | None = None,
+        initial_logits: Float[Tensor, " label"] | None = None,
+    ) -> None:
+        super().__init__()
+        self.feature_encoder = feature_encoder or MLPEncoder(
+            n_features, config.encoder_widths, config.dim, config.encoder_dropout, config.initial_log_variance
+        )
+        self.readout = nn.Linear(config.dim, n_labels)
+        if initial_logits is not None:
+            with torch.no_grad():
+                self.readout.bias.copy_(initial_logits)
+
+    def forward(self, features: Tensor) -> Float[Tensor, "batch label"]:
+        """Logits of a batch."""
+        posterior = encode(self.feature_encoder, features)
+        return self.readout(token_mean(posterior.mean, posterior.mask))  # type: ignore[no-any-return]
+
+    def predict(self, features: Tensor) -> Probs:
+        """Probabilities of a batch."""
+        return torch.sigmoid(self(features))
+

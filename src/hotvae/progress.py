@@ -1,0 +1,153 @@
+"""Progress of a training run: a bar in a terminal, plain lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self, get_args
+
+from hotvae.errors import ConfigError, listed
+
+Style = Literal["auto", "bar", "lines", "silent"]
+
+
+class Progress(Protocol):
+    """What the training loop tells its watcher."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the terminal as it was."""
+        ...
+
+    def start(self, n_epochs: int, done: list[dict[str, Any]]) -> None:
+        """Training begins, with the records of epochs done before a resume."""
+        ...
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """An epoch has ended."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def start(self, n_epochs: int, done: list[dict[str, Any]]) -> None:
+        """Do nothing."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Do nothing."""
+
+
+class Lines(Silent):
+    """One line for about every tenth of the run, on standard error."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.n_epochs = 1
+
+    def start(self, n_epochs: int, done: list[dict[str, Any]]) -> None:
+        """Remember the length of the run and say if it is resumed."""
+        self.n_epochs = n_epochs
+        if done:
+            print(f"{self.title}: resumed after epoch {len(done)}", file=sys.stderr, flush=True)
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Print the record now and then."""
+        every = max(1, self.n_epochs // 10)
+        if record["epoch"] % every == 0 or record["epoch"] in (1, self.n_epochs):
+            print(f"{self.title}: epoch {record['epoch']}/{self.n_epochs}  {summary(record)}", file=sys.stderr, flush=True)
+
+
+class Bar(Silent):
+    """A bar with the time left, on standard error; it vanishes when training ends."""
+
+    def __init__(self, title: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self.bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[summary]}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self.task = self.bar.add_task(title, summary="", total=None)
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def start(self, n_epochs: int, done: list[dict[str, Any]]) -> None:
+        """Set the length of the bar."""
+        self.bar.update(self.task, total=n_epochs, completed=len(done))
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Move the bar."""
+        self.bar.update(self.task, completed=record["epoch"], summary=summary(record))
+
+
+def summary(record: dict[str, Any]) -> str:
+    """Put the loss and the validation values of an epoch in a few words.
+
+    Examples
+    --------
+    >>> summary({"epoch": 3, "loss": 0.51234, "validation_macro_f1": 0.7, "seconds": 1.5})
+    'loss 0.5123  validation macro_f1 0.7000'
+    """
+    shown = {"loss": record["loss"]} | {
+        key.replace("_", " ", 1): value for key, value in record.items() if key.startswith("validation_")
+    }
+    return "  ".join(f"{key} {value:.4f}" for key, value in shown.items())
+
+
+def make_progress(style: Style, title: str) -> Progress:
+    """Choose how progress is shown.
+
+    Parameters
+    ----------
+    style : {"auto", "bar", "lines", "silent"}
+        ``"auto"`` is a bar in a terminal and lines elsewhere.
+    title : str
+        What is being trained.
+
+    Returns
+    -------
+    Progress
+
+    Raises
+    ------
+    ConfigError
+        For any other style.
+
+    Examples
+    --------
+    >>> type(make_progress("silent", "HOT-VAE")).__name__
+    'Silent'
+    """
+    if style not in get_args(Style):
+        raise ConfigError(f"progress must be one of {listed(get_args(Style))}; got {style!r}. Choose one of them.")
+    if style == "auto":
+        style = "bar" if sys.stderr.isatty() else "lines"
+    return {"bar": Bar, "lines": Lines}[style](title) if style != "silent" else Silent()

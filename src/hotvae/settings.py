@@ -1,0 +1,328 @@
+"""Settings of a training run: a TOML or YAML file, ``key=value`` pairs and options, joined into one.
+
+Nothing here knows torch: the parameters of the classifier come in as a mapping of name to default.
+"""
+
+import ast
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from hotvae.errors import ConfigError, listed
+
+# Short names of the command line for parameters of the classifier.
+ALIASES = {"seed": "random_state", "epochs": "max_epochs", "layers": "n_layers", "threads": "n_threads"}
+
+# Parameters that the command line keeps for itself: --quiet and --resume are the words for them.
+_RESERVED = ("progress", "state_file")
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """What ``hotvae train`` was told, from all sources.
+
+    Attributes
+    ----------
+    out : str or None
+        Folder of the model.
+    labels, drop : tuple of str
+        Names or globs of columns.
+    label_table, id_column, coordinates, groups : str or None
+        As in :func:`hotvae.data.tables.read_table`.
+    coordinates_as_features, presence : bool
+        As in :func:`hotvae.data.tables.read_table`.
+    encoding, decimal : str
+        Of text files.
+    drop_single_class : bool
+        Leave out labels with one class among the training rows, instead of stopping.
+    validation : str or None
+        Table of validation rows.
+    split : str
+        How validation rows are chosen: random, stratified, group or block.
+    block_size : float or None
+        Side of the blocks.
+    graph : str
+        complete, cooccurrence, or the path of an edge list or tree.
+    neighbours : int or None
+        Nearest relatives to connect when the graph is a tree.
+    max_distance : float or None
+        Instead, connect labels up to this distance.
+    model : str
+        hotvae or plain.
+    resume, quiet, json : bool
+        How to run and what to print.
+    parameters : dict
+        Parameters of the classifier by their own names.
+    """
+
+    out: str | None = None
+    labels: tuple[str, ...] = ()
+    label_table: str | None = None
+    id_column: str | None = None
+    coordinates: str | None = None
+    coordinates_as_features: bool = False
+    groups: str | None = None
+    drop: tuple[str, ...] = ()
+    presence: bool = False
+    encoding: str = "utf-8"
+    decimal: str = "."
+    drop_single_class: bool = False
+    validation: str | None = None
+    split: str = "stratified"
+    block_size: float | None = None
+    graph: str = "complete"
+    neighbours: int | None = None
+    max_distance: float | None = None
+    model: str = "hotvae"
+    resume: bool = True
+    quiet: bool = False
+    json: bool = False
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+OPTIONS = tuple(entry.name for entry in fields(TrainSettings) if entry.name != "parameters")
+"""Names of the options that are not parameters of the classifier."""
+
+_CHOICES = {"split": ("random", "stratified", "group", "block"), "model": ("hotvae", "plain")}
+
+
+def read_settings(path: str | Path) -> dict[str, Any]:
+    r"""Read a settings file.
+
+    Parameters
+    ----------
+    path : path
+        ``.toml``, ``.yaml`` or ``.yml``: names and values, without sections.
+
+    Returns
+    -------
+    dict
+        As in the file, with ``-`` in names read as ``_``.
+
+    Raises
+    ------
+    ConfigError
+        A file that is missing, of another kind or not well formed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "run.toml"
+    >>> _ = path.write_text('labels = "sp_*"\nepochs = 30\n')
+    >>> read_settings(path)
+    {'labels': 'sp_*', 'epochs': 30}
+    """
+    source = Path(path)
+    suffix = source.suffix.lower()
+    if suffix not in (".toml", ".yaml", ".yml"):
+        raise ConfigError(f"config must end in .toml, .yaml or .yml; got {source.name!r}. Rename the file.")
+    try:
+        text = source.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"config must be a readable UTF-8 file; got {str(source)!r} ({reason}). Check the path."
+        ) from error
+    values = _parse_toml(text, source) if suffix == ".toml" else _parse_yaml(text, source)
+    if not isinstance(values, dict):
+        raise ConfigError(
+            f"config must hold names and values; got {type(values).__name__} ({source.name}). "
+            "Write one 'name: value' per line."
+        )
+    return {str(name).replace("-", "_"): value for name, value in values.items()}
+
+
+def _parse_toml(text: str, source: Path) -> Any:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _malformed("TOML", source, error) from error
+
+
+def _parse_yaml(text: str, source: Path) -> Any:
+    import yaml  # here, so that `hotvae --help` need not wait for it
+
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise _malformed("YAML", source, error) from error
+
+
+def _malformed(kind: str, source: Path, error: Exception) -> ConfigError:
+    reason = " ".join(str(error).split())
+    return ConfigError(f"config must be well-formed {kind}; got {reason} ({source.name}). Correct this line.")
+
+
+def parse_value(text: str) -> Any:
+    """Read a value as typed on a command line; what is no number, list or word is text.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``0.1``, ``[64, 64]``, ``true``, ``none`` or ``macro_f1``.
+
+    Returns
+    -------
+    value
+
+    Examples
+    --------
+    >>> [parse_value(text) for text in ("1e-4", "[64, 64]", "true", "None", "macro_f1")]
+    [0.0001, [64, 64], True, None, 'macro_f1']
+    """
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if text.strip().lower() in words:
+        return words[text.strip().lower()]
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+
+
+def parse_assignments(items: Iterable[str]) -> dict[str, Any]:
+    """Read ``key=value`` pairs.
+
+    Parameters
+    ----------
+    items : iterable of str
+        Values of ``--set``.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    ConfigError
+        An item without ``=``, or a key given twice.
+
+    Examples
+    --------
+    >>> parse_assignments(["dim=32", "encoder_widths=[16]"])
+    {'dim': 32, 'encoder_widths': [16]}
+    """
+    values: dict[str, Any] = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not name:
+            raise ConfigError(f"--set must be key=value; got {item!r}. Write, for example, --set dim=32.")
+        if name in values:
+            raise ConfigError(f"--set must name each key once; got {name!r} twice. Remove one.")
+        values[name] = parse_value(text)
+    return values
+
+
+def train_settings(
+    parameters: Mapping[str, Any],
+    *layers: tuple[str, Mapping[str, Any]],
+) -> TrainSettings:
+    """Join settings from several places; later ones win.
+
+    Parameters
+    ----------
+    parameters : mapping of str to object
+        Parameters of the classifier and their defaults, which also tell their types.
+    *layers : tuple of str and mapping
+        Where the values come from, for messages, and the values by the names of options or parameters.
+
+    Returns
+    -------
+    TrainSettings
+
+    Raises
+    ------
+    ConfigError
+        An unknown name (with close ones), the same setting under two names, or a value of another type.
+
+    Examples
+    --------
+    >>> settings = train_settings({"max_epochs": 60}, ("run.toml", {"epochs": 9}), ("options", {"epochs": 3}))
+    >>> settings.parameters
+    {'max_epochs': 3}
+    """
+    known = [name for name in parameters if name not in _RESERVED and name not in OPTIONS]
+    options: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
+    for where, values in layers:
+        seen: dict[str, str] = {}
+        for given, value in values.items():
+            name = ALIASES.get(given, given)
+            if name in seen:
+                raise ConfigError(
+                    f"{name} must be set once; got both {seen[name]!r} and {given!r} ({where}). Remove one."
+                )
+            seen[name] = given
+            if name in OPTIONS:
+                options[name] = _option(name, value, where)
+            elif name in known:
+                chosen[name] = _parameter(name, value, parameters[name], where)
+            else:
+                raise _unknown(given, [*OPTIONS, *ALIASES, *known], where)
+    return TrainSettings(**options, parameters=chosen)
+
+
+def _unknown(given: str, names: list[str], where: str) -> ConfigError:
+    close = get_close_matches(given, names, n=3)
+    hint = f"Did you mean {listed(close)}?" if close else f"Known are {listed(sorted(names), len(names))}."
+    return ConfigError(f"setting must be an option or a parameter; got {given!r} ({where}). {hint}")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(_is_count(item) for item in value)
+
+
+_FLAG: tuple[str, Callable[[Any], bool]] = ("be true or false", lambda value: isinstance(value, bool))
+_TEXT: tuple[str, Callable[[Any], bool]] = ("be text", lambda value: isinstance(value, str))
+_COUNT: tuple[str, Callable[[Any], bool]] = ("be a whole number", _is_count)
+_NUMBER: tuple[str, Callable[[Any], bool]] = ("be a number", _is_number)
+_COUNTS: tuple[str, Callable[[Any], bool]] = ("be a list of whole numbers such as [64, 64]", _are_counts)
+
+
+def _check(name: str, value: Any, rule: tuple[str, Callable[[Any], bool]], where: str) -> None:
+    if not rule[1](value):
+        raise ConfigError(f"{name} must {rule[0]}; got {value!r} ({where}). Set {name} to such a value.")
+
+
+def _option(name: str, value: Any, where: str) -> Any:
+    """Check an option; lists of columns may also come as one text with commas."""
+    if name in ("labels", "drop", "coordinates"):
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+            raise ConfigError(
+                f"{name} must be text or a list of texts; got {value!r} ({where}). Name columns."
+            )
+        return ",".join(items) if name == "coordinates" else tuple(items)
+    default = {entry.name: entry.default for entry in fields(TrainSettings)}[name]
+    rule = _FLAG if isinstance(default, bool) else _TEXT
+    rule = {"block_size": _NUMBER, "max_distance": _NUMBER, "neighbours": _COUNT}.get(name, rule)
+    _check(name, value, rule, where)
+    if name in _CHOICES and value not in _CHOICES[name]:
+        close = get_close_matches(value, _CHOICES[name], n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else "Choose one of them."
+        raise ConfigError(f"{name} must be one of {listed(_CHOICES[name])}; got {value!r} ({where}). {hint}")
+    return value
+
+
+def _parameter(name: str, value: Any, default: Any, where: str) -> Any:
+    """Check a parameter by the type of its default; text from a file may be a number, as YAML reads 1e-4."""
+    if isinstance(value, str):
+        value = parse_value(value)
+    if default is None:  # random_state and n_threads
+        if value is not None:
+            _check(name, value, _COUNT, where)
+        return value
+    rules = {bool: _FLAG, int: _COUNT, float: _NUMBER, str: _TEXT, tuple: _COUNTS}
+    _check(name, value, rules[type(default)], where)
+    return tuple(value) if isinstance(default, tuple) else value

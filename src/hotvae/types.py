@@ -1,0 +1,34 @@
+"""Axis names and shape aliases of the network, in one place.
+
+Axis legend, used by every annotation in :mod:`hotvae.net`:
+
+========== =================================================================
+``batch``   rows of a mini-batch
+``feature`` columns of the feature table
+``label``   labels (species), the nodes of the label graph
+``token``   Gaussian subspaces of one row: J for features, K for labels
+``dim``     width of embeddings and of the latent space, the paper's d
+``head``    attention heads
+``sender``  labels that send messages, when receivers are ``label``
+``draw``    draws of the latent noise
+``layer``   decoder layers, first to last
+========== =================================================================
+
+This module imports nothing of ours. Tests check the shapes at run time; users pay nothing.
+"""
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+Features = Float[Tensor, "batch feature"]
+Labels = Float[Tensor, "batch label"]
+Logits = Float[Tensor, "batch label"]
+Probs = Float[Tensor, "batch label"]
+Observed = Float[Tensor, "batch label"]
+PerSample = Float[Tensor, " batch"]
+Tokens = Float[Tensor, "batch token dim"]
+TokenMask = Bool[Tensor, "batch token"]
+States = Float[Tensor, "batch label dim"]
+LayerLogits = Float[Tensor, "layer batch label"]
+Pooled = Float[Tensor, "batch dim"]
+GraphMask = Bool[Tensor, "label sender"]
