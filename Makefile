@@ -1,4 +1,6 @@
 # Every target builds the environment it needs in .venv; nothing else on the machine is touched.
+# Some machines switch the byte-code cache off; without it every command would compile torch anew.
+export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= python3
 BIN := .venv/bin
 # uv does not read pip's settings: hand it the folder pip has been told to look for wheels in.

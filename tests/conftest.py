@@ -1,8 +1,11 @@
-"""What every test shares: the global generators start from the same seed."""
+"""What every test shares: one thread for its small tensors, and generators that start from the same seed."""
 
 import numpy as np
 import pytest
 import torch
+
+# On tensors this small, threads that wait for each other cost far more than they save.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

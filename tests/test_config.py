@@ -78,13 +78,15 @@ def test_config__nothing_said__is_allowed_and_frozen(kind):
 @pytest.mark.parametrize(("kind", "name"), COUNTS)
 @pytest.mark.parametrize("value", [0, -1, 2.0, True, "2", None])
 def test_config__count_that_is_no_positive_whole_number__is_refused(kind, name, value):
-    with pytest.raises(ConfigError, match=rf"^{name} must be a whole number of at least 1; got .*\({kind.__name__}\)"):
+    with pytest.raises(
+        ConfigError, match=rf"^{name} must be a whole number of at least 1; got .*\({kind.__name__}\)"
+    ):
         kind(**{name: value})
 
 
 @pytest.mark.parametrize("value", [-1, 1.5, False])
 def test_config__patience_below_zero_or_fractional__is_refused(value):
-    with pytest.raises(ConfigError, match="^patience must be a whole number of at least 0; got"):
+    with pytest.raises(ConfigError, match=r"^patience must be a whole number of at least 0; got"):
         TrainConfig(patience=value)
 
 
@@ -123,12 +125,16 @@ def test_config__number_that_must_be_positive__is_refused_otherwise(kind, name, 
 def test_config__choice__takes_its_words_and_no_other(kind, name, choices):
     for choice in choices:
         assert getattr(kind(**{name: choice}), name) == choice
-    with pytest.raises(ConfigError, match=f"^{name} must be one of '{choices[0]}', '{choices[1]}'; got 'other'"):
+    with pytest.raises(
+        ConfigError, match=f"^{name} must be one of '{choices[0]}', '{choices[1]}'; got 'other'"
+    ):
         kind(**{name: "other"})
 
 
 def test_net_config__dim_not_a_multiple_of_heads__is_refused():
-    with pytest.raises(ConfigError, match=r"^dim must be a multiple of n_heads \(4\); got 30 \(NetConfig\)\. Set dim"):
+    with pytest.raises(
+        ConfigError, match=r"^dim must be a multiple of n_heads \(4\); got 30 \(NetConfig\)\. Set dim"
+    ):
         NetConfig(dim=30, n_heads=4)
 
 
@@ -156,12 +162,15 @@ def test_to_dict__tuples__become_lists():
 @pytest.mark.parametrize("kind", [NetConfig, LossWeights, TrainConfig])
 def test_from_dict__unknown_names__are_refused_with_the_known_ones(kind):
     known = sorted(field.name for field in dataclasses.fields(kind))[0]
-    with pytest.raises(ConfigError, match=rf"^{kind.__name__} settings must be among '{known}', .*; got 'new', 'odd'\. Remove"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"^{kind.__name__} settings must be among '{known}', .*; got 'new', 'odd'\. Remove",
+    ):
         kind.from_dict({"odd": 1, "new": 2})
 
 
 def test_from_dict__bad_value__meets_the_same_checks():
-    with pytest.raises(ConfigError, match="^n_layers must be"):
+    with pytest.raises(ConfigError, match=r"^n_layers must be"):
         NetConfig.from_dict({"n_layers": 0})
 
 

@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
 
 
 def open_terminal(monkeypatch):
-    """Put a terminal on standard error; in the test itself, as pytest takes the stream anew for each phase."""
+    """Put a terminal on standard error; not a fixture, as pytest takes the stream anew for each phase."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")

@@ -103,6 +103,8 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         labels = self._check_labels(y, reset=True)
         check_consistent_length(features, labels)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if self.target_ == "labels":
+            _warn_of_single_class(labels, self.label_names_)
         train, held_out = self._split(features, labels, validation, seed)
         self.scaler_ = FeatureScaler().fit(_take(features, train), self._names_or_none())
         dtype = np.dtype(self.precision)
@@ -855,7 +857,7 @@ def _is_label_column(table: NDArray[Any]) -> bool:
 
 
 def _label_table(table: NDArray[Any], names: NDArray[Any]) -> NDArray[np.float32]:
-    """Check a table of labels; one column with a single class is kept with a warning, as folds of rare labels have them."""
+    """Check that a table of labels holds 0, 1 and NaN only."""
     try:
         values = table.astype(np.float32)
     except (TypeError, ValueError):
@@ -869,6 +871,19 @@ def _label_table(table: NDArray[Any], names: NDArray[Any]) -> NDArray[np.float32
             f"(rows {listed(rows[columns == first])}). Counts? Use (y > 0)."
         )
     return values
+
+
+def _warn_of_single_class(labels: NDArray[Any], names: NDArray[Any]) -> None:
+    """Say which labels cannot be learned; an error would end every cross-validation with a rare label (ADR 0007)."""
+    positives, observed = np.nansum(labels, axis=0), (~np.isnan(labels)).sum(axis=0)
+    stuck = (positives == 0) | (positives == observed)
+    if stuck.any():
+        warnings.warn(
+            f"labels must have both classes to be learned; got 1 class in {listed(names[stuck])}. "
+            "Their predictions stay near their rate: drop them, or add rows.",
+            DataWarning,
+            stacklevel=3,
+        )
 
 
 def _initial_logits(labels: NDArray[Any]) -> NDArray[Any]:

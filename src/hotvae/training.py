@@ -362,9 +362,10 @@ def _make_optimizer(network: nn.Module, config: TrainConfig) -> torch.optim.Opti
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
+    # fused: one pass over all weights instead of a dozen small operations on each
     if config.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=config.learning_rate)
-    return torch.optim.AdamW(groups, lr=config.learning_rate)
+        return torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)
 
 
 def learning_rate_at(step: int, steps_per_epoch: int, config: TrainConfig) -> float:

@@ -29,7 +29,7 @@ def set_linear(layer, weight, bias=0.0):
 def tokens_and_mask(seed=0):
     """Three rows with 1, 2 and 3 real tokens; the padding holds large numbers."""
     mask = torch.tensor([[True, False, False], [False, True, True], [True, True, True]])
-    return torch.where(mask.unsqueeze(-1), normal(3, 3, 4, seed=seed), 50.0), mask
+    return torch.where(mask.unsqueeze(-1), normal(3, 3, 4, seed=seed), 5.0), mask
 
 
 # Attention (Eq. 1-2) --------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def test_attend__masked_sender__gets_exactly_no_gradient():
 
 
 def test_label_message__two_labels__matches_hand_calculation():
-    """States 1 and 3; queries zero, so all weights are 1/2; values 2 v + 1 = 3 and 7, mean 5; merge 10 m - 1 = 49.
+    """States 1 and 3, queries zero: all weights 1/2; values 2 v + 1 = 3 and 7, mean 5; merge 10 m - 1 = 49.
 
     In the graph where label 1 listens to itself alone it receives 10 * 3 - 1 = 29.
     """
@@ -113,7 +113,8 @@ def test_label_message__any_graph__equals_loops(n_heads, masked):
     message = scrambled(LabelMessage(small_config(n_heads=n_heads)))
     states, graph = normal(3, 5, 4, seed=1), graph_of(5) if masked else None
     expected = [
-        loops.label_message(message, row, graph.tolist() if masked else None, n_heads) for row in states.tolist()
+        loops.label_message(message, row, graph.tolist() if masked else None, n_heads)
+        for row in states.tolist()
     ]
     close(message(states, graph), expected)
 
@@ -224,7 +225,7 @@ def test_residual__one_message_for_all_labels__is_dropped_as_the_sharing_says(sh
 
 
 def test_residual__post__normalises_the_sum():
-    """State (1, 3), update 2 u = (2, 6), sum (3, 9): mean 6, deviation 3, (-1, 1); gain 10, shift 5: (-5, 15)."""
+    """State (1, 3), update 2 u = (2, 6), sum (3, 9), normalised (-1, 1); gain 10, shift 5: (-5, 15)."""
     block = Residual(small_config(dim=2, n_heads=1, norm="post")).double()
     torch.nn.init.constant_(block.norm.weight, 10.0)
     torch.nn.init.constant_(block.norm.bias, 5.0)
@@ -262,7 +263,9 @@ def test_decoder_layer__two_labels__matches_hand_calculation():
     4. Feed-forward reads (1, -1), (-1, 1): relu of the second place, times (1, -1):
        (4.776772, -1.776772), (-0.276772, 4.276772).
     """
-    layer = DecoderLayer(small_config(dim=2, n_heads=1, feedforward_dim=1, norm="pre"), single_token=True).double()
+    layer = DecoderLayer(
+        small_config(dim=2, n_heads=1, feedforward_dim=1, norm="pre"), single_token=True
+    ).double()
     identity = torch.eye(2).double()
     set_linear(layer.feature_message.value, identity)
     set_linear(layer.feature_feedforward[0], [[1.0, 0.0]])
@@ -289,11 +292,15 @@ def test_decoder_layer__any_settings__equals_loops(seed, norm, n_heads, tokens, 
     layer = scrambled(DecoderLayer(config, single_token=tokens == "one"), seed)
     graph = None if whole_graph else graph_of(5, seed)
     latent, mask = tokens_and_mask(seed)
-    latent, mask = (latent[:, 1:2], None) if tokens == "one" else (latent, mask if tokens == "padded" else None)
+    latent, mask = (
+        (latent[:, 1:2], None) if tokens == "one" else (latent, mask if tokens == "padded" else None)
+    )
     states = normal(1, 5, 4, seed=seed)
     actual = layer(states, latent, mask, graph)
     for row in range(3):
         listens = None if mask is None else mask[row].tolist()
         own_graph = None if graph is None else graph.tolist()
-        expected = loops.decoder_layer(layer, config, states[0].tolist(), latent[row].tolist(), listens, own_graph)
+        expected = loops.decoder_layer(
+            layer, config, states[0].tolist(), latent[row].tolist(), listens, own_graph
+        )
         close(actual[row], expected)

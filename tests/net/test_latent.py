@@ -178,7 +178,7 @@ def test_aligned_kl__any_pair__is_positive_and_zero_for_equals(seed, tokens, poo
 def test_aligned_kl__one_parameter_apart__is_above_zero(seed, which, dim):
     label = gaussian(1, 1, 3, seed=seed)
     parts = {"mean": label.mean.clone(), "log_variance": label.log_variance.clone()}
-    parts[which][..., dim] += 1e-3
+    parts[which][..., dim] += 1e-2
     assert aligned_kl(label, Gaussian(**parts)).item() > 1e-8
 
 
@@ -222,14 +222,17 @@ def test_join__one_side_masked__keeps_its_mask_and_fills_the_other():
 @POOLINGS
 def test_join__any_sides__keeps_the_pooled_gaussians(pooling):
     first, second = gaussian(3, 2, 4, seed=1, masked=True), gaussian(3, 4, 4, seed=2)
-    for together, *apart in zip(pool(join(first, second), pooling), pool(first, pooling), pool(second, pooling)):
+    both = pool(join(first, second), pooling)
+    for together, *apart in zip(both, pool(first, pooling), pool(second, pooling), strict=True):
         close(together, torch.cat(apart))
 
 
 # Shapes ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif("not config.getoption('--jaxtyping-packages', None)", reason="shapes are checked by the hook")
+@pytest.mark.skipif(
+    "not config.getoption('--jaxtyping-packages', None)", reason="shapes are checked by the hook"
+)
 def test_shapes__that_do_not_fit__are_refused_by_name():
     with pytest.raises(TypeCheckError, match="log_variance"):
         Gaussian(torch.zeros(2, 1, 3), torch.zeros(2, 1, 4))

@@ -30,7 +30,7 @@ MIN_ROWS = 20
 """Fewest rows on each side of a contrast; with less a correlation means little."""
 
 CLEAR_Z = 2.5
-"""From this z-score on, what a third label tells about a label is taken out before a pair is contrasted by it."""
+"""From this z-score on, a third label is taken to tell something about a label by itself."""
 
 MAX_LOG_ODDS = 8.0
 """Bound of fitted log odds ratios; beyond it two labels practically always, or never, occur together."""
@@ -73,8 +73,8 @@ class Contrast:
     low, high : float
         Association where the feature is at most / above its median, or the third label absent / present.
     z : float
-        Test that the log odds ratio of the pair differs between the sides; its sign is that of the change from
-        low to high.
+        Test that the log odds ratio of the pair differs between the sides, positive if it rises from low to
+        high.
     is_label : bool
         Whether ``name`` is a label.
 
@@ -168,8 +168,8 @@ def residual_associations(
               z_{ij} = \frac{\sum_n w_n c_{ni} c_{nj}}{\sqrt{\sum_n w_n^2 c_{ni}^2 c_{nj}^2}}.
 
     Centring takes out a model that is too high or too low everywhere. The standard error comes from the
-    residuals themselves, so it stays honest when the probabilities are overconfident, and a few joint presences
-    of two rare labels cannot give a large z.
+    residuals themselves, so it stays honest when the probabilities are overconfident, and a few joint
+    presences of two rare labels cannot give a large z.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def residual_associations(
     >>> found.correlation[0, 1].item(), found.z[0, 1].item()
     (-1.0, -10.0)
     """
-    residuals, observed, _ = _residuals(labels, probs)
+    residuals, observed, _, _ = _residuals(labels, probs)
     return _associations(residuals, observed, _row_weights(weights, len(residuals)))
 
 
@@ -232,10 +232,10 @@ def strongest_associations(
     -----
     A contrast shows correlations but tests log odds ratios: a correlation also shrinks where a label becomes
     rare, a log odds ratio need not. The test compares the products of residuals with those expected under one
-    log odds ratio everywhere (Plackett's distribution with the predicted probabilities as margins). For a third
-    label its residual is used, not its presence, so that a label that merely marks an environment is not reported;
-    and what the third label tells about each of the two is taken out first. All of this is association left over
-    given the features, not proof of interaction.
+    log odds ratio everywhere (Plackett's distribution, predicted probabilities as margins). For a third
+    label its residual is used, not its presence, so that a label that merely marks an environment is not
+    reported; and what it tells about each of the two by itself is taken out first. All of this is association
+    left over given the features, not proof of interaction.
 
     Examples
     --------
@@ -248,7 +248,7 @@ def strongest_associations(
     >>> [association.pair for association in found], found[0].association < -0.5
     ([('wren', 'owl')], True)
     """
-    residuals, observed, table = _residuals(labels, probs)
+    residuals, observed, present, table = _residuals(labels, probs)
     names = _checked_names("label_names", label_names, residuals.shape[1])
     splits = _median_splits(features, feature_names, len(residuals))
     if n is not None and n < 1:
@@ -271,20 +271,13 @@ def strongest_associations(
             ((name, model.contrast(high.astype(float), high, known)) for name, high, known in splits),
             feature_screen,
         )
-        third = _clearest(
-            (
-                (
-                    names[k],
-                    model.given(
-                        table[:, k], residuals[:, k], observed[:, k], np.abs(overall.z[[i, j], k]) > CLEAR_Z
-                    ).contrast(residuals[:, k], residuals[:, k] > 0, observed[:, k]),
-                )
-                for k in range(len(names))
-                if k not in (i, j)
-            ),
-            third_screen,
-            is_label=True,
-        )
+        thirds = []
+        for k in range(len(names)):
+            if k not in (i, j):
+                label = _Third(table[:, k], residuals[:, k], present[:, k], observed[:, k])
+                given = model.given(label, np.abs(overall.z[[i, j], k]) > CLEAR_Z)
+                thirds.append((names[k], given.contrast(label.residuals, label.present, label.observed)))
+        third = _clearest(thirds, third_screen, is_label=True)
         found.append(
             Association(
                 (names[i], names[j]), float(overall.correlation[i, j]), float(overall.z[i, j]), where, third
@@ -296,11 +289,14 @@ def strongest_associations(
 # --- pairs -----------------------------------------------------------------------------------------------
 
 
-def _residuals(labels: npt.ArrayLike, probs: npt.ArrayLike) -> tuple[FloatArray, BoolArray, FloatArray]:
-    """Residuals (0 where not observed), which cells are observed, and the probabilities in float64."""
+def _residuals(
+    labels: npt.ArrayLike, probs: npt.ArrayLike
+) -> tuple[FloatArray, BoolArray, BoolArray, FloatArray]:
+    """Residuals (0 where not observed), observed cells, present cells, and the probabilities in float64."""
     cells = check_labels(labels)
     table = check_probs(probs, cells.positive.shape).astype(np.float64)
-    return np.where(cells.observed, cells.positive - table, 0.0), cells.observed, table
+    residuals = np.where(cells.observed, cells.positive - table, 0.0)
+    return residuals, cells.observed, cells.positive, table
 
 
 def _associations(residuals: FloatArray, observed: BoolArray, weights: FloatArray) -> Associations:
@@ -353,6 +349,16 @@ def _screened_pairs(
 
 
 @dataclass(frozen=True, eq=False)
+class _Third:
+    """A third label: its probabilities, residuals, presences, and where it was observed."""
+
+    probs: FloatArray
+    residuals: FloatArray
+    present: BoolArray
+    observed: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
 class _PairModel:
     """Two labels with given probabilities and one log odds ratio between them everywhere.
 
@@ -389,26 +395,23 @@ class _PairModel:
         slope: FloatArray = 1 / (1 / np.maximum(cells, 1e-12)).sum(axis=0)
         return (self.first * self.second - joint + first * second) * self.observed, slope * self.observed
 
-    def given(
-        self, third_probs: FloatArray, third: FloatArray, observed: BoolArray, related: BoolArray
-    ) -> "_PairModel":
+    def given(self, third: _Third, related: BoolArray) -> "_PairModel":
         """Replace the probabilities by those given a third label, for the labels that are related to it."""
         if not related.any():
             return self
         probs, residuals = [self.first_probs, self.second_probs], [self.first, self.second]
-        present = third > 0
+        both = self.observed & third.observed
         for place in np.flatnonzero(related):
-            both = self.observed & observed
-            link = _PairModel(probs[place], third_probs, residuals[place], third, both)
-            joint = _joint_probability(probs[place], third_probs, link.log_odds_ratio)
+            link = _PairModel(probs[place], third.probs, residuals[place], third.residuals, both)
+            joint = _joint_probability(probs[place], third.probs, link.log_odds_ratio)
             conditional = np.where(
-                present,
-                joint / np.maximum(third_probs, 1e-12),
-                (probs[place] - joint) / np.maximum(1 - third_probs, 1e-12),
+                third.present,
+                joint / np.maximum(third.probs, 1e-12),
+                (probs[place] - joint) / np.maximum(1 - third.probs, 1e-12),
             ).clip(0.0, 1.0)
             residuals[place] = residuals[place] + probs[place] - conditional
             probs[place] = conditional
-        return _PairModel(probs[0], probs[1], residuals[0], residuals[1], self.observed & observed)
+        return _PairModel(probs[0], probs[1], residuals[0], residuals[1], both)
 
     def contrast(
         self, score: FloatArray, high: BoolArray, known: BoolArray
