@@ -73,7 +73,9 @@ def test_fit__impossible_setting__error_names_it(region, setting, message):
 def test_fit__label_that_is_a_count__error_names_column_and_rows(region):
     labels = pd.DataFrame(region.labels, columns=region.label_names)
     labels.iloc[[3, 9], 2] = 2
-    with pytest.raises(DataError, match=rf"labels must be 0 or 1; got 2.0 in column '{region.label_names[2]}' \(rows 3, 9\)"):
+    with pytest.raises(
+        DataError, match=rf"labels must be 0 or 1; got 2.0 in column '{region.label_names[2]}' \(rows 3, 9\)"
+    ):
         HotVAEClassifier(**TINY).fit(region.features, labels)
 
 
@@ -98,7 +100,9 @@ def test_fit__one_label_column__stays_a_table(region):
 
 def test_fit__one_dimensional_classes__come_back(region):
     habitat = np.array(["bog", "fen", "heath"])[np.digitize(region.features[:, 0], [-0.5, 0.5])]
-    model = HotVAEClassifier(**{**TINY, "max_epochs": 30, "learning_rate": 0.02}).fit(region.features, habitat)
+    model = HotVAEClassifier(**{**TINY, "max_epochs": 30, "learning_rate": 0.02}).fit(
+        region.features, habitat
+    )
     assert (model.predict(region.features) == habitat).mean() > 0.8
     assert model.score(region.features, habitat) > 0.8
     np.testing.assert_allclose(model.predict_proba(region.features).sum(axis=1), 1)
@@ -158,7 +162,13 @@ def test_fit__categorical_column__one_hot_and_used(region):
     frame = pd.DataFrame({"soil": wet, "noise": np.random.default_rng(0).normal(size=150)})
     labels = (wet == "wet").astype(int)[:, None].repeat(2, axis=1)
     labels[0, 1] = 1 - labels[0, 1]
-    settings = {**TINY, "max_epochs": 30, "learning_rate": 0.02, "batch_size": 16, "selection_metric": "log_loss"}
+    settings = {
+        **TINY,
+        "max_epochs": 30,
+        "learning_rate": 0.02,
+        "batch_size": 16,
+        "selection_metric": "log_loss",
+    }
     model = HotVAEClassifier(**settings).fit(frame, labels)
     assert macro_f1(labels, model.predict(frame)) > 0.95
     with pytest.warns(DataWarning, match="unseen|unknown"):
@@ -343,7 +353,9 @@ def test_save__then_load__same_bits_and_same_attributes(region, tmp_path, kind, 
 
 
 def test_save__with_graph_and_draws__same_bits(region, tmp_path):
-    model = HotVAEClassifier(**TINY, graph="cooccurrence", min_count=20, n_draws=3).fit(region.features, region.labels)
+    model = HotVAEClassifier(**TINY, graph="cooccurrence", min_count=20, n_draws=3).fit(
+        region.features, region.labels
+    )
     model.save(tmp_path / "model")
     again = HotVAEClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(again.graph_, model.graph_)

@@ -33,7 +33,13 @@ SMALL = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state
 @parametrize_with_checks(
     [
         HotVAEClassifier(
-            dim=8, n_heads=2, n_layers=1, feedforward_dim=8, label_encoder_widths=(8,), decoder_dropout=0.0, **CHECKED
+            dim=8,
+            n_heads=2,
+            n_layers=1,
+            feedforward_dim=8,
+            label_encoder_widths=(8,),
+            decoder_dropout=0.0,
+            **CHECKED,
         ),
         PlainNetClassifier(dim=8, **CHECKED),
     ]
@@ -90,6 +96,9 @@ def test_pickle__of_a_fitted_model__predicts_the_same_bits(table):
 
 
 def test_sparse_rows__csr_matrix_and_array__same_model(table):
-    models = [HotVAEClassifier(**SMALL).fit(kind(table[0]), table[1]) for kind in (sparse.csr_matrix, sparse.csr_array)]
+    models = [
+        HotVAEClassifier(**SMALL).fit(kind(table[0]), table[1])
+        for kind in (sparse.csr_matrix, sparse.csr_array)
+    ]
     probs = [model.predict_proba(sparse.csr_array(table[0])) for model in models]
     np.testing.assert_array_equal(*probs)

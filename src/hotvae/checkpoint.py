@@ -97,7 +97,8 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], Any]:
             metadata = json.loads((file.metadata() or {}).get("json", "null"))
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise ModelError(
-            f"tensor file must be readable; got {os.fspath(path)} ({error}). It is missing or damaged: use a copy, or train again."
+            f"tensor file must be readable; got {os.fspath(path)} ({error}). "
+            "It is missing or damaged: use a copy, or train again."
         ) from error
     return tensors, metadata
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
+from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from hotvae.errors import ConfigError, listed
@@ -28,7 +29,7 @@ class _Checked:
     def _require(self, name: str, holds: bool, rule: str) -> None:
         if not holds:
             raise ConfigError(
-                f"{name} must {rule}; got {getattr(self, name)!r} ({type(self).__name__}). Set {name} to an allowed value."
+                f"{name} must {rule}; got {getattr(self, name)!r} ({type(self).__name__}). Choose an allowed value."
             )
 
     def _require_choices(self) -> None:
@@ -40,7 +41,7 @@ class _Checked:
     def _require_finite(self, *names: str, least: float = 0.0) -> None:
         for name in names:
             value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
+            number = isinstance(value, Real) and not isinstance(value, bool)
             self._require(
                 name, number and math.isfinite(value) and value >= least, f"be a number of at least {least:g}"
             )
@@ -48,13 +49,13 @@ class _Checked:
     def _require_counts(self, *names: str, least: int = 1) -> None:
         for name in names:
             value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
+            whole = isinstance(value, Integral) and not isinstance(value, bool)
             self._require(name, whole and value >= least, f"be a whole number of at least {least}")
 
     def _require_rates(self, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
+            number = isinstance(value, Real) and not isinstance(value, bool)
             self._require(name, number and 0 <= value < 1, "be a share from 0 up to, not including, 1")
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,10 +145,13 @@ class NetConfig(_Checked):
         self._require_choices()
         self._require_counts("dim", "n_layers", "n_heads", "feedforward_dim")
         self._require_rates("encoder_dropout", "decoder_dropout", "attention_dropout")
+        self._require_finite("initial_log_variance", least=-12.0)
+        for name in ("share_layers", "direct_path"):
+            self._require(name, isinstance(getattr(self, name), bool), "be True or False")
         self._require("dim", self.dim % self.n_heads == 0, f"be a multiple of n_heads ({self.n_heads})")
         for name in ("encoder_widths", "label_encoder_widths"):
             widths = getattr(self, name)
-            whole = isinstance(widths, tuple) and all(isinstance(w, int) and w > 0 for w in widths)
+            whole = isinstance(widths, tuple) and all(isinstance(w, Integral) and int(w) > 0 for w in widths)
             self._require(name, whole, "be a tuple of positive whole numbers")
 
 

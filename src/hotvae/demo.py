@@ -49,7 +49,7 @@ FRACTIONS = (0.4, 0.1, 0.5)
 """Shares of the sites for training, validation and test."""
 
 MIN_SITES = 100
-LEAF_SIZES = (1, 3, 5, 10)
+LEAF_SIZES = (1, 3, 5, 10, 20)
 N_GRID = 60
 
 
@@ -296,26 +296,23 @@ def true_associations(region: VirtualRegion, rows: npt.ArrayLike) -> FloatArray:
 # --- models ----------------------------------------------------------------------------------------------
 
 
-def _fit_trees(
-    data: Dataset, parts: Split, seed: int, n_trees: int, n_threads: int | None
-) -> ExtraTreesClassifier:
-    """Forest with the leaf size and the number of features per split that validation rows like best."""
+def _fit_trees(data: Dataset, parts: Split, seed: int, n_trees: int, n_threads: int | None) -> ExtraTreesClassifier:
+    """Fit a forest with the leaf size and the features per split that validation rows like best."""
     features, labels = np.asarray(data.features), data.labels
 
     def loss(forest: ExtraTreesClassifier) -> float:
         return log_loss(labels[parts.validation], _tree_probs(forest, features[parts.validation]))
 
-    forests = [
-        ExtraTreesClassifier(
-            n_trees,
-            min_samples_leaf=leaf,
-            max_features=share,
-            random_state=seed,
-            n_jobs=n_threads or -1,
-        ).fit(features[parts.train], labels[parts.train])
-        for leaf, share in product(LEAF_SIZES, ("sqrt", 1.0))
-    ]
-    return min(forests, key=loss)
+    def fit(n_estimators: int, leaf: int, share: str | float) -> ExtraTreesClassifier:
+        shape = {"min_samples_leaf": leaf, "max_features": share}
+        forest = ExtraTreesClassifier(n_estimators, **shape, random_state=seed, n_jobs=n_threads or -1)
+        return forest.fit(features[parts.train], labels[parts.train])
+
+    # A quarter of the trees is enough to tell the candidates apart.
+    shares: tuple[str | float, ...] = ("sqrt", 1.0)
+    candidates = list(product(LEAF_SIZES, shares))
+    losses = [loss(fit(max(1, n_trees // 4), *candidate)) for candidate in candidates]
+    return fit(n_trees, *candidates[int(np.argmin(losses))])
 
 
 def _tree_probs(forest: ExtraTreesClassifier, features: npt.NDArray[Any]) -> FloatArray:
@@ -346,9 +343,7 @@ def _check(interaction: Interaction, associations: Sequence[Association]) -> Int
             found = other
     if found is None:
         return InteractionCheck(interaction, None, None)
-    return InteractionCheck(
-        interaction, found, _value_where_acting(interaction, found) * interaction.strength > 0
-    )
+    return InteractionCheck(interaction, found, _value_where_acting(interaction, found) * interaction.strength > 0)
 
 
 def _value_where_acting(interaction: Interaction, found: Association) -> float:
@@ -406,9 +401,7 @@ def _model_notes(data: Dataset, parts: Split) -> dict[str, Any]:
         "n_train": len(parts.train),
         "n_validation": len(parts.validation),
         "split": "random",
-        "prevalence": dict(
-            zip(data.label_names, np.round(prevalence.astype(float), 6).tolist(), strict=True)
-        ),
+        "prevalence": dict(zip(data.label_names, np.round(prevalence.astype(float), 6).tolist(), strict=True)),
         "n_labels_not_observed": 0,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -488,9 +481,7 @@ def _write_report(
     report.add_heading("Can the probabilities be believed?")
     test_labels = data.labels[parts.test]
     report.add_figure(
-        plot_reliability(
-            {name: reliability_curve(test_labels, values[parts.test]) for name, values in probs.items()}
-        ),
+        plot_reliability({name: reliability_curve(test_labels, values[parts.test]) for name, values in probs.items()}),
         caption="Of all species and test sites given about the same probability, the share in which the "
         "species is there; below, how many cells stand behind each point.",
     )
@@ -500,9 +491,7 @@ def _write_report(
     layers = region.environment(grid)
     predicted = networks[HOT_VAE].predict_proba(pd.DataFrame(layers, columns=list(data.feature_names)))
     report.add_figure(
-        plot_richness_map(
-            grid, region.marginals_at(layers).sum(axis=1), predicted.sum(axis=1), data.coordinate_names
-        ),
+        plot_richness_map(grid, region.marginals_at(layers).sum(axis=1), predicted.sum(axis=1), data.coordinate_names),
         caption="Expected number of species everywhere in the region: in truth, and as HOT-VAE predicts "
         "it from the layers.",
     )
@@ -514,7 +503,7 @@ def _write_report(
 
 
 def next_steps(out: str | Path) -> str:
-    """Say what to type after the demonstration, as lines for a shell.
+    r"""Say what to type after the demonstration, as lines for a shell.
 
     Parameters
     ----------
@@ -531,17 +520,17 @@ def next_steps(out: str | Path) -> str:
     # the table's first row again, from the saved model:
     hotvae evaluate hotvae-demo/model hotvae-demo/test_sites.csv
     # train on a table of your own (here: the region's):
-    hotvae train hotvae-demo/region.csv --labels 'species_*' --coordinates easting_km,northing_km --out my-model
+    hotvae train hotvae-demo/region.csv --labels 'species_*' --out my-model \
+        --coordinates easting_km,northing_km
     # and predict with it:
     hotvae predict my-model hotvae-demo/test_sites.csv --out probabilities.csv
     """
-    region, test, model = (
-        shlex.quote(str(Path(out) / name)) for name in ("region.csv", "test_sites.csv", "model")
-    )
+    region, test, model = (shlex.quote(str(Path(out) / name)) for name in ("region.csv", "test_sites.csv", "model"))
     return (
         f"# the table's first row again, from the saved model:\nhotvae evaluate {model} {test}\n"
         "# train on a table of your own (here: the region's):\n"
-        f"hotvae train {region} --labels 'species_*' --coordinates easting_km,northing_km --out my-model\n"
+        f"hotvae train {region} --labels 'species_*' --out my-model \\\n"
+        "    --coordinates easting_km,northing_km\n"
         f"# and predict with it:\nhotvae predict my-model {test} --out probabilities.csv"
     )
 
@@ -583,12 +572,11 @@ def _add_interactions(
         ["pair", "association", "z", "changes with", "in truth"],
         [
             [
-                f"{association.pair[0]} – {association.pair[1]}",
+                # A space that does not break keeps each pair on one line.
+                f"{association.pair[0]}\u00a0–\u00a0{association.pair[1]}",
                 _signed(association.association),
                 f"{association.z:.1f}".replace("-", "−"),
-                "; ".join(
-                    part.describe() for part in (association.where, association.third) if part is not None
-                ),
+                "; ".join(part.describe() for part in (association.where, association.third) if part is not None),
                 _kind_of_pair(region, truth, association.pair)[1],
             ]
             for association in shown

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -23,11 +23,26 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_random_state, validate_data
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    check_random_state,
+    validate_data,
+)
 from torch import Tensor, nn
 
 from hotvae.checkpoint import load_folder, save_folder
-from hotvae.config import DropoutSharing, LossWeights, NetConfig, Norm, Optimizer, Pooling, Precision, Schedule, TrainConfig
+from hotvae.config import (
+    DropoutSharing,
+    LossWeights,
+    NetConfig,
+    Norm,
+    Optimizer,
+    Pooling,
+    Precision,
+    Schedule,
+    TrainConfig,
+)
 from hotvae.data.scaling import FeatureScaler
 from hotvae.data.splits import MultilabelStratifiedShuffleSplit
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
@@ -134,6 +149,7 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 device=device,
                 progress=make_progress(self.progress, self.title),
                 state_file=self.state_file,
+                identity=self._identity(),
             )
             self.network_.to("cpu")
             self.noise_seed_ = seed
@@ -141,6 +157,11 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             if held_rows is not None:
                 self.thresholds_ = tune_thresholds(held_rows.labels, self._network_probs(held_rows.features))
         return self
+
+    def _identity(self) -> dict[str, str]:
+        """Return every setting that shapes the model; where and how it is computed and shown does not count."""
+        aside = {"device", "n_threads", "progress", "state_file", "random_state", "encoder", "graph", "n_draws"}
+        return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in aside}
 
     def _make_network(self, n_inputs: int, initial_logits: NDArray[Any] | None) -> nn.Module:
         graph = None if self.graph_ is None else torch.from_numpy(self.graph_)
@@ -151,8 +172,7 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     def _config(self, cls: type[ConfigClass]) -> ConfigClass:
         """Collect the parameters of a configuration by name; its own checks name what does not fit."""
         known = {field.name for field in fields(cls)} & set(self.get_params(deep=False))
-        values = {name: getattr(self, name) for name in known}
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        return cls.from_dict({name: getattr(self, name) for name in known})
 
     def _split(
         self, features: Any, labels: NDArray[Any], validation: tuple[Any, Any] | None, seed: int
@@ -161,7 +181,7 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         if validation is not None:
             if not isinstance(validation, tuple | list) or len(validation) != 2:
                 raise ConfigError(
-                    f"validation must be a pair (X, y); got {type(validation).__name__}. Pass validation=(X_val, y_val)."
+                    f"validation must be a pair (X, y); got {type(validation).__name__}. Pass (X_val, y_val)."
                 )
             held = self._check_features(validation[0], reset=False)
             return everything, (held, self._check_labels(validation[1], reset=False))
@@ -189,7 +209,7 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             X,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
+            ensure_all_finite=False,  # the scaler refuses infinity and names column and rows
             reset=reset,
         )
 
@@ -202,7 +222,7 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         names = [str(name) for name in y.columns] if isinstance(y, pd.DataFrame) else None
-        table = np.asarray(y.toarray() if sparse.issparse(y) else y)
+        table: NDArray[Any] = np.asarray(y.toarray() if sparse.issparse(y) else y)  # type: ignore[attr-defined]
         if reset:
             self._learn_target(table, names)
         if self.target_ != "labels":
@@ -210,10 +230,9 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 table = table.ravel()
             unknown = sorted(set(table.tolist()) - set(self.classes_.tolist()), key=str)
             if unknown:
-                raise DataError(
-                    f"validation classes must occur in training; got {listed(unknown)}. Remove these rows."
-                )
-            return self._binarizer_().transform(table).astype(np.float32)
+                raise DataError(f"validation classes must occur in training; got {listed(unknown)}. Remove these rows.")
+            binary: NDArray[np.float32] = LabelBinarizer().fit(self.classes_).transform(table).astype(np.float32)
+            return binary
         if table.ndim == 1:
             table = table[:, None]
         if table.shape[1] != self.n_labels_:
@@ -255,9 +274,6 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         shown = self.classes_[1:] if self.n_labels_ == 1 else self.classes_
         self.label_names_ = np.array([str(name) for name in shown], dtype=object)
 
-    def _binarizer_(self) -> LabelBinarizer:
-        return LabelBinarizer().fit(self.classes_)
-
     # Predicting -------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
@@ -283,7 +299,9 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         probs = probs.astype(np.float64)
         if self.n_labels_ == 1:
             return np.column_stack([1 - probs, probs])
-        return probs / np.maximum(probs.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        total: NDArray[np.floating[Any]] = probs.sum(axis=1, keepdims=True)
+        normalised: NDArray[np.floating[Any]] = probs / np.maximum(total, np.finfo(np.float64).tiny)
+        return normalised
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels whose probability exceeds one half, or the most probable class when y was 1-D.
@@ -323,7 +341,7 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         scaled = self.scaler_.transform(self._check_features(X, reset=False), dtype=np.dtype(self.precision))
 
         def place(batch: Tensor) -> Tensor:
-            posterior = encode(self.network_.feature_encoder, batch)
+            posterior = encode(self.network_.get_submodule("feature_encoder"), batch)
             return token_mean(posterior.mean, posterior.mask)
 
         with torch_threads(self.n_threads):
@@ -708,7 +726,8 @@ class HotVAEClassifier(NetworkClassifier):
         generator = torch.Generator().manual_seed(self.noise_seed_)
         shape = (self.n_draws, 1, n_tokens, self.dim)
         noise = torch.randn(shape, generator=generator, dtype=getattr(torch, self.precision))
-        return lambda features: self.network_.predict(features, noise)
+        network = cast(HotVAE, self.network_)
+        return lambda features: network.predict(features, noise)
 
 
 class PlainNetClassifier(NetworkClassifier):
@@ -816,9 +835,7 @@ def load_model(path: str | os.PathLike[str], encoder: nn.Module | None = None) -
     ...
     hotvae.errors.ModelError: model folder must exist; got nowhere. ...
     """
-    kinds: dict[str, type[NetworkClassifier]] = {
-        cls.__name__: cls for cls in (HotVAEClassifier, PlainNetClassifier)
-    }
+    kinds: dict[str, type[NetworkClassifier]] = {cls.__name__: cls for cls in (HotVAEClassifier, PlainNetClassifier)}
     kind = load_folder(path)[0].get("kind")
     if kind not in kinds:
         raise ModelError(f"model must be one of {listed(kinds)}; got {kind!r} ({path}). Upgrade hotvae.")
@@ -890,4 +907,5 @@ def _initial_logits(labels: NDArray[Any]) -> NDArray[Any]:
     """Logits of the prevalences, half a row away from certainty; labels never observed start at 0."""
     observed = (~np.isnan(labels)).sum(axis=0)
     rate = (np.nansum(labels, axis=0) + 0.5) / (observed + 1)
-    return np.log(rate / (1 - rate)).astype(labels.dtype)
+    logits: NDArray[Any] = np.log(rate / (1 - rate)).astype(labels.dtype)
+    return logits

@@ -1,17 +1,18 @@
 """Figures as plain matplotlib objects: nothing is shown, no global state is touched.
 
-Every function returns a :class:`matplotlib.figure.Figure`; save it with ``figure.savefig(path)`` or put it into a
-:class:`hotvae.report.Report`. Colours can be told apart by colour-blind readers; lines differ by marker, too.
+Every function returns a :class:`matplotlib.figure.Figure`; save it with ``figure.savefig(path)`` or put it
+into a :class:`hotvae.report.Report`. Colours can be told apart by colour-blind readers.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -61,8 +62,8 @@ def plot_history(histories: Mapping[str, HistoryLike]) -> Figure:
     Examples
     --------
     >>> from hotvae.training import History
-    >>> records = [{"epoch": e, "loss": 1 / e, "validation_log_loss": 0.5, "validation_macro_f1": 0.6} for e in (1, 2)]
-    >>> figure = plot_history({"HOT-VAE": History(records, best_epoch=2)})
+    >>> record = {"epoch": 1, "loss": 0.9, "validation_log_loss": 0.5, "validation_macro_f1": 0.6}
+    >>> figure = plot_history({"HOT-VAE": History([record], best_epoch=1)})
     >>> [axes.get_title(loc="left") for axes in figure.axes]
     ['training loss', 'validation log loss', 'validation maF1']
     """
@@ -82,10 +83,8 @@ def plot_history(histories: Mapping[str, HistoryLike]) -> Figure:
             colour = COLOURS[number % len(COLOURS)]
             axes.plot(epochs, values, color=colour, label=name, linewidth=1.8)
             best = epochs == history.best_epoch
-            axes.plot(
-                epochs[best], values[best], "o", markersize=9, markerfacecolor="white", markeredgecolor=colour,
-                markeredgewidth=2,
-            )  # fmt: skip
+            ring = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 2}
+            axes.plot(epochs[best], values[best], linestyle="", marker="o", markersize=8, **ring)
         metric = METRICS.get(column.removeprefix("validation_"))
         shown = metric.title if metric is not None else column.removeprefix("validation_").replace("_", " ")
         _dress(axes, "training loss" if column == "loss" else f"validation {shown}", "epoch", "")
@@ -123,21 +122,17 @@ def plot_reliability(curves: Mapping[str, ReliabilityCurve]) -> Figure:
     figure = _figure(5.6, 5.8)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
     upper.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle=(0, (4, 3)))
-    upper.annotate(
-        "predicted = observed", (0.03, 0.06), rotation=45, rotation_mode="anchor", color=_GREY, fontsize=9,
-        transform_rotates_text=True,
-    )  # fmt: skip
+    upper.text(0.98, 0.03, "dashes: predicted = observed", color=_GREY, fontsize=9, horizontalalignment="right")
     for number, (name, curve) in enumerate(curves.items()):
         style = {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number % len(_MARKERS)]}
-        upper.plot(
-            curve.mean_predicted, curve.observed_rate, label=name, linewidth=1.6, markersize=5.5, **style
-        )
+        upper.plot(curve.mean_predicted, curve.observed_rate, label=name, linewidth=1.6, markersize=5.5, **style)
         lower.plot(curve.mean_predicted, curve.count, linewidth=1.2, markersize=4, **style)
     _dress(upper, "reliability", "", "observed rate")
     _dress(lower, "", "predicted probability", "predictions")
     upper.set_ylim(-0.02, 1.02)
     upper.set_xlim(-0.02, 1.02)
-    lower.set_yscale("log")
+    lower.set_ylim(bottom=0)
+    lower.yaxis.set_major_locator(MaxNLocator(3))
     lower.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     upper.legend(loc="upper left", frameon=False, fontsize=9.5)
     return figure
@@ -182,7 +177,7 @@ def plot_richness_map(
             "coordinates must have shape (n_samples, 2), and true and predicted one value per row; "
             f"got shapes {places.shape}, {values[0].shape} and {values[1].shape}."
         )
-    figure = _figure(10.5, 3.9)
+    figure = _figure(10.5, 3.4)
     panels = figure.subplots(1, 3)
     low, high = float(np.min(values)), float(np.max(values))
     difference = values[1] - values[0]
@@ -197,8 +192,8 @@ def plot_richness_map(
         _dress(axes, title, coordinate_names[0], coordinate_names[1] if axes is panels[0] else "")
         axes.set_aspect("equal")
         axes.grid(visible=False)
-    figure.colorbar(drawn[0], ax=panels[:2].tolist(), shrink=0.78, pad=0.02, label="species")
-    figure.colorbar(drawn[2], ax=panels[2], shrink=0.78, pad=0.04, label="species")
+    for image, places_for in ((drawn[0], panels[:2].tolist()), (drawn[2], panels[2])):
+        _colour_bar(figure, image, places_for, "species")
     return figure
 
 
@@ -264,9 +259,7 @@ def plot_interactions(
     start = 0
     for group in groups:
         axes.add_patch(
-            Rectangle(
-                (start - 0.5, start - 0.5), len(group), len(group), fill=False, edgecolor="black", linewidth=1
-            )
+            Rectangle((start - 0.5, start - 0.5), len(group), len(group), fill=False, edgecolor="black", linewidth=1)
         )
         start += len(group)
     _dress(axes, "above the diagonal: true; below: recovered", "", "")
@@ -276,15 +269,18 @@ def plot_interactions(
     axes.set_ylim(len(order) - 0.5, -0.5)
     axes.set_xticks(range(len(order)), order, rotation=90, fontsize=8)
     axes.set_yticks(range(len(order)), order, fontsize=8)
-    figure.colorbar(drawn, ax=axes, shrink=0.6, pad=0.02, label="avoid each other  ←  0  →  go together")
-    if len(dots):
-        figure.text(0.01, 0.005, "dot: passed the screen for chance; frame: guild" if groups else "dot: passed the screen for chance",
-                    fontsize=9, color=_GREY)  # fmt: skip
+    _colour_bar(figure, drawn, axes, "avoid each other  ←  0  →  go together")
+    signs = (["frame: group"] if groups else []) + (["dot: passed the screen for chance"] if len(dots) else [])
+    if signs:
+        axes.set_xlabel("; ".join(signs), fontsize=9, color=_GREY)
     return figure
 
 
 def _figure(width: float, height: float) -> Figure:
-    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    # Inches around each panel; with the default a title touches the edge.
+    cast(ConstrainedLayoutEngine, figure.get_layout_engine()).set(w_pad=0.08, h_pad=0.1)
+    return figure
 
 
 def _dress(axes: Axes, title: str, x_label: str, y_label: str) -> None:
@@ -302,10 +298,15 @@ def _dress(axes: Axes, title: str, x_label: str, y_label: str) -> None:
 
 def _legend_below(figure: Figure, axes: Axes, extra: str) -> None:
     handles, names = axes.get_legend_handles_labels()
-    figure.legend(
-        handles, names, loc="outside lower center", ncols=len(names), frameon=False, fontsize=9.5, title=extra,
-        title_fontsize=9,
-    )  # fmt: skip
+    style: dict[str, Any] = {"frameon": False, "fontsize": 9.5, "title": extra, "title_fontsize": 9}
+    figure.legend(handles, names, loc="outside lower center", ncols=len(names), **style)
+
+
+def _colour_bar(figure: Figure, image: Any, axes: Any, label: str) -> None:
+    bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=28, pad=0.02)
+    bar.set_label(label, fontsize=9.5)
+    bar.ax.tick_params(labelsize=9)
+    bar.outline.set_visible(False)
 
 
 def _draw_map(axes: Axes, places: FloatArray, values: FloatArray, palette: str, norm: Normalize) -> Any:
@@ -313,9 +314,7 @@ def _draw_map(axes: Axes, places: FloatArray, values: FloatArray, palette: str, 
     if len(columns) > 1 and len(rows) > 1 and len(columns) * len(rows) == len(places):
         order = np.lexsort((places[:, 0], places[:, 1]))
         grid = values[order].reshape(len(rows), len(columns))
-        return axes.pcolormesh(
-            columns, rows, grid, cmap=palette, norm=norm, shading="nearest", rasterized=True
-        )
+        return axes.pcolormesh(columns, rows, grid, cmap=palette, norm=norm, shading="nearest", rasterized=True)
     size = float(np.clip(9000 / len(places), 2, 40))
     return axes.scatter(
         places[:, 0], places[:, 1], c=values, s=size, cmap=palette, norm=norm, linewidths=0, rasterized=True

@@ -25,11 +25,11 @@ class Progress(Protocol):
         ...
 
     def start(self, n_epochs: int, done: list[dict[str, Any]]) -> None:
-        """Training begins, with the records of epochs done before a resume."""
+        """Take note that training begins, and of the epochs done before a resume."""
         ...
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """An epoch has ended."""
+        """Take note of an epoch that has ended."""
         ...
 
 
@@ -68,7 +68,11 @@ class Lines(Silent):
         """Print the record now and then."""
         every = max(1, self.n_epochs // 10)
         if record["epoch"] % every == 0 or record["epoch"] in (1, self.n_epochs):
-            print(f"{self.title}: epoch {record['epoch']}/{self.n_epochs}  {summary(record)}", file=sys.stderr, flush=True)
+            print(
+                f"{self.title}: epoch {record['epoch']}/{self.n_epochs}  {summary(record)}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 class Bar(Silent):
@@ -147,7 +151,9 @@ def make_progress(style: Style, title: str) -> Progress:
     'Silent'
     """
     if style not in get_args(Style):
-        raise ConfigError(f"progress must be one of {listed(get_args(Style))}; got {style!r}. Choose one of them.")
+        raise ConfigError(
+            f"progress must be one of {listed(get_args(Style))}; got {style!r}. Choose one of them."
+        )
     if style == "auto":
         style = "bar" if sys.stderr.isatty() else "lines"
     return {"bar": Bar, "lines": Lines}[style](title) if style != "silent" else Silent()

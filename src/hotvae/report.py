@@ -22,10 +22,10 @@ DOTS_PER_INCH = 144
 """Resolution of pictures: sharp on a phone, small in a file."""
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1f2328; --paper: #ffffff; --soft: #667079; --line: #d9dee3; --band: #f4f6f8;
-  --accent: #0b63a5; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8ea; --paper: #16191d; --soft: #9aa4ad; --line: #343b43;
-  --band: #1f242a; --accent: #7cc0f5; } }
+:root { color-scheme: light dark; --ink: #1f2328; --paper: #ffffff; --soft: #59636b; --line: #d9dee3;
+  --band: #f4f6f8; --accent: #0b63a5; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e8ea; --paper: #16191d; --soft: #9aa4ad;
+  --line: #343b43; --band: #1f242a; --accent: #7cc0f5; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 60rem; padding: 1.2rem; color: var(--ink); background: var(--paper);
   font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
@@ -90,9 +90,7 @@ class Report:
             In small grey print.
         """
         opening = '<p class="soft">' if soft else "<p>"
-        self._parts += [
-            f"{opening}{html.escape(part.strip())}</p>" for part in text.split("\n\n") if part.strip()
-        ]
+        self._parts += [f"{opening}{html.escape(part.strip())}</p>" for part in text.split("\n\n") if part.strip()]
         return self
 
     def add_code(self, text: str) -> Self:
@@ -138,29 +136,24 @@ class Report:
                 f"every row must have {len(header)} cells like the header; got {len(table[wrong[0]])} (row {wrong[0]})."
             )
         chosen = set(best)
-        numeric = [
-            bool(table) and all(_is_number(row[column]) for row in table) for column in range(len(header))
-        ]
+        numeric = [bool(table) and all(_is_number(row[column]) for row in table) for column in range(len(header))]
 
         def cell(tag: str, value: object, column: int, marked: bool = False) -> str:
-            classes = " ".join(
-                name for name, holds in (("number", numeric[column]), ("best", marked)) if holds
-            )
+            classes = " ".join(name for name, holds in (("number", numeric[column]), ("best", marked)) if holds)
             text = f"{value:.3f}" if isinstance(value, float) else str(value)
-            return f"<{tag}{f' class={chr(34)}{classes}{chr(34)}' if classes else ''}>{html.escape(text)}</{tag}>"
+            opening = f'{tag} class="{classes}"' if classes else tag
+            return f"<{opening}>{html.escape(text)}</{tag}>"
 
         head = "".join(cell("th", name, column) for column, name in enumerate(header))
         body = "\n".join(
             "<tr>"
-            + "".join(
-                cell("td", value, column, (number, column) in chosen) for column, value in enumerate(row)
-            )
+            + "".join(cell("td", value, column, (number, column) in chosen) for column, value in enumerate(row))
             + "</tr>"
             for number, row in enumerate(table)
         )
         said = f"<caption>{html.escape(caption)}</caption>" if caption else ""
         self._parts.append(
-            f'<div class="wide"><table>{said}<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+            f'<div class="wide"><table>{said}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
         )
         return self
 
@@ -177,13 +170,12 @@ class Report:
             For readers who cannot see it; default: the caption.
         """
         picture = io.BytesIO()
-        figure.savefig(
-            picture, format="png", dpi=DOTS_PER_INCH, facecolor="white", metadata={"Software": None}
-        )
+        figure.savefig(picture, format="png", dpi=DOTS_PER_INCH, facecolor="white", metadata={"Software": None})
         width = round(figure.get_figwidth() * 96)
         # On a narrow screen a wide picture is scrolled rather than shrunk beyond reading.
         self._parts.append(
-            f'<figure style="max-width:{width}px"><div class="wide"><img style="min-width:{min(width, round(width * 0.62))}px" '
+            f'<figure style="max-width:{width}px"><div class="wide">'
+            f'<img style="min-width:{round(width * 0.62)}px" '
             f'alt="{html.escape(description or caption)}" '
             f'src="data:image/png;base64,{base64.b64encode(picture.getvalue()).decode("ascii")}"></div>'
             f"<figcaption>{html.escape(caption)}</figcaption></figure>"
@@ -263,7 +255,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         os.replace(partial, target)
     except OSError as error:
         raise ConfigError(
-            f"path must be a place one can write to; got {str(target)!r} ({error.strerror or error}). Choose another folder."
+            f"path must be a place one can write to; got {str(target)!r} ({error.strerror or error}). "
+            "Choose another folder."
         ) from error
     finally:
         if partial is not None:

@@ -101,9 +101,28 @@ class History:
         return [record[name] for record in self.records]
 
 
+@dataclass(frozen=True)
+class _Job:
+    """Everything that stays the same from epoch to epoch."""
+
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    terms: Terms
+    weights: Mapping[str, float]
+    train: Rows
+    validation: Rows | None
+    config: TrainConfig
+    seed: int
+    device: torch.device
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return max(1, math.ceil(len(self.train) / self.config.batch_size))
+
+
 @dataclass
 class _State:
-    """Everything that changes from epoch to epoch."""
+    """Everything that changes from epoch to epoch, beside the weights and the optimiser."""
 
     average: dict[str, Tensor]
     best: dict[str, Tensor]
@@ -124,6 +143,7 @@ def fit_network(
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
     state_file: str | os.PathLike[str] | None = None,
+    identity: Any = None,
 ) -> History:
     """Train a network and leave it with the weights of its best epoch.
 
@@ -147,6 +167,9 @@ def fit_network(
         Told of every epoch.
     state_file : path, optional
         Written after every epoch and resumed from when it exists.
+    identity : JSON-able, optional
+        What else makes this run what it is, such as settings inside ``terms``; a state file of another identity is
+        refused.
 
     Returns
     -------
@@ -176,22 +199,21 @@ def fit_network(
     """
     if config.selection_metric not in METRICS:
         raise ConfigError(
-            f"selection_metric must be one of {', '.join(METRICS)}; got {config.selection_metric!r}. Choose one of them."
+            f"selection_metric must be one of {', '.join(METRICS)}; got {config.selection_metric!r}. Choose one."
         )
     if np.isnan(train.labels).all():
         raise DataError(
-            f"training labels must hold an observed value; got none ({len(train)} rows). "
-            "Check the label columns."
+            f"training labels must hold an observed value; got none ({len(train)} rows). Check the label columns."
         )
     device = torch.device(device)
     network.to(device)
     optimizer = _make_optimizer(network, config)
+    job = _Job(network, optimizer, terms, weights, train, validation, config, seed, device)
     state = _State(average=_snapshot(network), best=_snapshot(network))
-    fingerprint = _fingerprint(network, train, validation, config, weights, seed)
+    fingerprint = _fingerprint(job, identity)
     if state_file is not None and Path(state_file).exists():
-        _resume(network, optimizer, state, Path(state_file), fingerprint)
+        _resume(job, state, Path(state_file), fingerprint)
     progress = progress or Silent()
-    steps_per_epoch = max(1, math.ceil(len(train) / config.batch_size))
 
     with progress:
         progress.start(config.max_epochs, state.history.records)
@@ -199,11 +221,9 @@ def fit_network(
             epoch = len(state.history.records) + 1
             started = time.perf_counter()
             with owned_randomness(seed, epoch, device):
-                record = _train_epoch(
-                    network, terms, weights, train, config, optimizer, state, seed, epoch, steps_per_epoch, device
-                )
+                record = _train_epoch(job, state, epoch)
             if "failed" not in record:
-                _select(network, validation, config, state, record, epoch, device)
+                _select(job, state, record)
             if "failed" in record:
                 _stop_on_failure(record["failed"], epoch, state, config)
                 break
@@ -214,7 +234,7 @@ def fit_network(
             elif config.patience and validation is not None and epoch - state.history.best_epoch >= config.patience:
                 state.history.stopped = "patience"
             if state_file is not None:
-                _write_state(network, optimizer, state, Path(state_file), fingerprint)
+                _write_state(job, state, Path(state_file), fingerprint)
             progress.epoch(record)
 
     network.load_state_dict(state.best)
@@ -386,42 +406,32 @@ def learning_rate_at(step: int, steps_per_epoch: int, config: TrainConfig) -> fl
     return rate * 0.5 * (1 + math.cos(math.pi * progress))
 
 
-def _train_epoch(
-    network: nn.Module,
-    terms: Terms,
-    weights: Mapping[str, float],
-    train: Rows,
-    config: TrainConfig,
-    optimizer: torch.optim.Optimizer,
-    state: _State,
-    seed: int,
-    epoch: int,
-    steps_per_epoch: int,
-    device: torch.device,
-) -> dict[str, Any]:
+def _train_epoch(job: _Job, state: _State, epoch: int) -> dict[str, Any]:
+    """Pass over the training rows once; the record has ``failed`` when something was not finite."""
+    network, config, weights = job.network, job.config, job.weights
     network.train()
-    order = np.random.default_rng([seed, epoch]).permutation(len(train))
+    order = np.random.default_rng([job.seed, epoch]).permutation(len(job.train))
     totals: dict[str, float] = {}
     n_rows = 0.0
     rate = 0.0
-    for rows in np.array_split(order, steps_per_epoch):
-        rate = learning_rate_at(state.step, steps_per_epoch, config)
-        for group in optimizer.param_groups:
+    for rows in np.array_split(order, job.steps_per_epoch):
+        rate = learning_rate_at(state.step, job.steps_per_epoch, config)
+        for group in job.optimizer.param_groups:
             group["lr"] = rate
-        features, labels = train.batch(rows, device)
+        features, labels = job.train.batch(rows, job.device)
         n_observed = float((~torch.isnan(labels)).any(-1).sum())
         if n_observed == 0:
             continue
-        means = {name: term.sum() / n_observed for name, term in terms(features, labels).items()}
+        means = {name: term.sum() / n_observed for name, term in job.terms(features, labels).items()}
         loss = torch.stack([weights[name] * mean for name, mean in means.items()]).sum()
         if not torch.isfinite(loss):
             return {"failed": {name: mean.item() for name, mean in means.items()}}
-        optimizer.zero_grad(set_to_none=True)
+        job.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(network.parameters(), config.clip_norm or math.inf)
         if not torch.isfinite(norm):
             return {"failed": {"gradient": norm.item()}}
-        optimizer.step()
+        job.optimizer.step()
         state.step += 1
         _update_average(network, state, config.average_decay)
         for name, mean in {"loss": loss, **{f"loss_{k}": v for k, v in means.items()}}.items():
@@ -440,33 +450,24 @@ def _update_average(network: nn.Module, state: _State, decay: float) -> None:
     with torch.no_grad():
         current = network.state_dict()
         floating = [name for name, value in current.items() if value.is_floating_point()]
-        torch._foreach_lerp_(
-            [state.average[name] for name in floating], [current[name] for name in floating], 1 - keep
-        )
+        torch._foreach_lerp_([state.average[name] for name in floating], [current[name] for name in floating], 1 - keep)
 
 
-def _select(
-    network: nn.Module,
-    validation: Rows | None,
-    config: TrainConfig,
-    state: _State,
-    record: dict[str, Any],
-    epoch: int,
-    device: torch.device,
-) -> None:
+def _select(job: _Job, state: _State, record: dict[str, Any]) -> None:
     """Score the averaged weights on the validation rows and keep them if they are the best so far."""
+    network, validation, epoch = job.network, job.validation, record["epoch"]
     if validation is None:
         state.best, state.history.best_epoch = _copied(state.average), epoch
         return
     raw = _snapshot(network)
     network.load_state_dict(state.average)
     network.eval()
-    probs = predict_network(network.predict, validation.features, device=device)  # type: ignore[arg-type]
+    probs = predict_network(network.predict, validation.features, device=job.device)  # type: ignore[arg-type]
     network.load_state_dict(raw)
     if not np.isfinite(probs).all():
         record["failed"] = {"validation probabilities": float(probs[~np.isfinite(probs)][0])}
         return
-    metric = config.selection_metric
+    metric = job.config.selection_metric
     value, threshold = score(validation.labels, probs, metric, THRESHOLDS)
     record["validation_log_loss"] = log_loss(validation.labels, probs)
     record[f"validation_{metric}"] = value
@@ -508,28 +509,20 @@ def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
-def _fingerprint(
-    network: nn.Module,
-    train: Rows,
-    validation: Rows | None,
-    config: TrainConfig,
-    weights: Mapping[str, float],
-    seed: int,
-) -> str:
+def _fingerprint(job: _Job, identity: Any) -> str:
     """Identify a run: resuming with other data, settings, seed or network would not give the same model."""
     # Starting weights do not count: a resumed run overwrites them.
-    shapes = [[name, list(value.shape), str(value.dtype)] for name, value in network.state_dict().items()]
+    shapes = [[name, list(value.shape), str(value.dtype)] for name, value in job.network.state_dict().items()]
     plain = [
         [name, key, value]
-        for name, part in network.named_modules()
+        for name, part in job.network.named_modules()
         for key, value in vars(part).items()
         if key != "training" and isinstance(value, bool | int | float | str)
     ]
-    digest = hashlib.sha256(
-        json.dumps([config.to_dict(), dict(weights), seed, shapes, plain], sort_keys=True).encode()
-    )
-    arrays = [mask.cpu().numpy() for mask in network.buffers() if not mask.is_floating_point()]
-    for rows in (train, validation):
+    settings = [job.config.to_dict(), dict(job.weights), job.seed, identity]
+    digest = hashlib.sha256(json.dumps([*settings, shapes, plain], sort_keys=True).encode())
+    arrays = [mask.cpu().numpy() for mask in job.network.buffers() if not mask.is_floating_point()]
+    for rows in (job.train, job.validation):
         if rows is not None:
             x = rows.features
             arrays += [x.data, x.indices, x.indptr] if sparse.issparse(x) else [x]
@@ -540,12 +533,10 @@ def _fingerprint(
     return digest.hexdigest()
 
 
-def _write_state(
-    network: nn.Module, optimizer: torch.optim.Optimizer, state: _State, path: Path, fingerprint: str
-) -> None:
-    parts = {"weights": network.state_dict(), "average": state.average, "best": state.best}
+def _write_state(job: _Job, state: _State, path: Path, fingerprint: str) -> None:
+    parts = {"weights": job.network.state_dict(), "average": state.average, "best": state.best}
     tensors = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
-    slots = optimizer.state_dict()["state"]
+    slots = job.optimizer.state_dict()["state"]
     tensors |= {f"optimizer/{index}/{key}": value for index, slot in slots.items() for key, value in slot.items()}
     metadata = {
         "fingerprint": fingerprint,
@@ -559,9 +550,7 @@ def _write_state(
     write_tensors(path, tensors, metadata)
 
 
-def _resume(
-    network: nn.Module, optimizer: torch.optim.Optimizer, state: _State, path: Path, fingerprint: str
-) -> None:
+def _resume(job: _Job, state: _State, path: Path, fingerprint: str) -> None:
     tensors, metadata = read_tensors(path)
     if not isinstance(metadata, dict) or metadata.get("fingerprint") != fingerprint:
         raise TrainingError(
@@ -572,7 +561,7 @@ def _resume(
     def part(name: str) -> dict[str, Tensor]:
         return {key[len(name) + 1 :]: value for key, value in tensors.items() if key.startswith(name + "/")}
 
-    network.load_state_dict(part("weights"))
+    job.network.load_state_dict(part("weights"))
     for name, value in part("average").items():
         state.average[name].copy_(value)  # stays on the network's device
     state.best = part("best")
@@ -580,6 +569,6 @@ def _resume(
     for key, value in part("optimizer").items():
         index, name = key.split("/")
         slots.setdefault(int(index), {})[name] = value
-    optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
+    job.optimizer.load_state_dict({"state": slots, "param_groups": job.optimizer.state_dict()["param_groups"]})
     state.history = History(metadata["records"], metadata["best_epoch"], metadata["stopped"])
     state.best_value, state.step = metadata["best_value"], metadata["step"]

@@ -245,5 +245,7 @@ class DecoderLayer(nn.Module):
 
 def _feedforward(config: NetConfig) -> nn.Sequential:
     return nn.Sequential(
-        nn.Linear(config.dim, config.feedforward_dim), nn.ReLU(), nn.Linear(config.feedforward_dim, config.dim)
+        nn.Linear(config.dim, config.feedforward_dim),
+        nn.ReLU(),
+        nn.Linear(config.feedforward_dim, config.dim),
     )

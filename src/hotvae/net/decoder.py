@@ -10,9 +10,7 @@ from hotvae.net.latent import token_mean
 from hotvae.types import GraphMask, LayerLogits, Logits, States, TokenMask, Tokens
 
 
-def readout(
-    states: States, weight: Float[Tensor, "label dim"], bias: Float[Tensor, " label"]
-) -> Logits:
+def readout(states: States, weight: Float[Tensor, "label dim"], bias: Float[Tensor, " label"]) -> Logits:
     r"""Turn the state of each label into its logit.
 
     Parameters

@@ -1,8 +1,9 @@
 """Encoders: a row of features or labels becomes a Gaussian over latent tokens.
 
-An encoder is any ``nn.Module`` that maps its input to a :class:`~hotvae.net.latent.Gaussian`, or to a plain pair
-``(mean, log_variance)`` of shape (batch, token, dim), or to such a pair and a token mask. Its attribute
-``n_tokens`` says how many tokens it always returns; leave it out (or None) when the number varies.
+An encoder is any ``nn.Module`` that maps its input to a :class:`~hotvae.net.latent.Gaussian`, or to a plain
+pair ``(mean, log_variance)`` of shape (batch, token, dim), or to such a pair and a token mask. Its attribute
+``n_tokens`` says how many tokens it always returns; leave it out (or None) when the number varies. Every row needs at
+least one real token, and padding must be finite.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from hotvae.config import NetConfig
+from hotvae.errors import ConfigError
 from hotvae.net.latent import Gaussian
 from hotvae.types import Labels
 
@@ -94,6 +97,17 @@ class MLPEncoder(nn.Module):
         return self.head(self.hidden(x).unsqueeze(1))  # type: ignore[no-any-return]  # nn.Module calls are untyped
 
 
+def make_mlp_encoder(in_dim: int, widths: Sequence[int], config: NetConfig) -> MLPEncoder:
+    """Make the default encoder of either branch.
+
+    Examples
+    --------
+    >>> make_mlp_encoder(5, (16,), NetConfig(dim=8, n_heads=2)).n_tokens
+    1
+    """
+    return MLPEncoder(in_dim, widths, config.dim, config.encoder_dropout, config.initial_log_variance)
+
+
 def code_labels(labels: Labels) -> Labels:
     """Present +1, absent -1, not observed 0: what the label encoder reads.
 
@@ -120,6 +134,11 @@ def encode(encoder: nn.Module, inputs: Tensor) -> Gaussian:
     -------
     Gaussian
 
+    Raises
+    ------
+    ConfigError
+        When the encoder returns another number of tokens than it promised.
+
     Examples
     --------
     >>> import torch
@@ -130,4 +149,11 @@ def encode(encoder: nn.Module, inputs: Tensor) -> Gaussian:
     torch.Size([2, 1, 3])
     """
     answer = encoder(inputs)
-    return answer if isinstance(answer, Gaussian) else Gaussian(*answer)
+    gaussian = answer if isinstance(answer, Gaussian) else Gaussian(*answer)
+    promised, n_tokens = getattr(encoder, "n_tokens", None), gaussian.mean.shape[1]
+    if promised is not None and promised != n_tokens:
+        raise ConfigError(
+            f"encoder must return as many tokens as its n_tokens says ({promised}); got {n_tokens} "
+            f"({type(encoder).__name__}). Correct n_tokens, or set it to None if the number varies."
+        )
+    return gaussian

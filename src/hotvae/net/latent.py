@@ -37,7 +37,9 @@ class Gaussian:
     mask: TokenMask | None = None
 
 
-def sample(gaussian: Gaussian, noise: Float[Tensor, "*draw #batch token dim"]) -> Float[Tensor, "*draw batch token dim"]:
+def sample(
+    gaussian: Gaussian, noise: Float[Tensor, "*draw #batch token dim"]
+) -> Float[Tensor, "*draw batch token dim"]:
     """Shift and scale standard noise: ``mean + noise * std``.
 
     Parameters

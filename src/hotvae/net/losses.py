@@ -100,8 +100,10 @@ def ranking_loss(probs: Probs, labels: Labels, scale: float = 5.0) -> PerSample:
     """
     filled, observed = split_observed(labels)
     present, absent = filled * observed, (1 - filled) * observed
-    pull_up = (present * torch.exp(-scale * probs)).sum(-1)
-    push_down = (absent * torch.exp(scale * probs)).sum(-1)
+    # Centred at one half, which cancels in the product: a steep scale overflows later.
+    centred = scale * (probs - 0.5)
+    pull_up = (present * torch.exp(-centred)).sum(-1)
+    push_down = (absent * torch.exp(centred)).sum(-1)
     n_pairs = present.sum(-1) * absent.sum(-1)
     return pull_up * push_down / (scale * n_pairs.clamp(min=1))
 

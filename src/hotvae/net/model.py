@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from hotvae.config import NetConfig
 from hotvae.net.decoder import Decoder
-from hotvae.net.encoders import MLPEncoder, code_labels, encode
+from hotvae.net.encoders import code_labels, encode, make_mlp_encoder
 from hotvae.net.latent import Gaussian, join, sample, token_mean
 from hotvae.types import GraphMask, Labels, LayerLogits, Probs
 
@@ -74,13 +74,13 @@ class HotVAE(nn.Module):
         initial_logits: Float[Tensor, " label"] | None = None,
     ) -> None:
         super().__init__()
-        self.feature_encoder = feature_encoder or MLPEncoder(
-            n_features, config.encoder_widths, config.dim, config.encoder_dropout, config.initial_log_variance
-        )
+        if feature_encoder is None:
+            feature_encoder = make_mlp_encoder(n_features, config.encoder_widths, config)
         # Paper note P8: the label encoder sees the labels only; with the features it could bypass the latent.
-        self.label_encoder = label_encoder or MLPEncoder(
-            n_labels, config.label_encoder_widths, config.dim, config.encoder_dropout, config.initial_log_variance
-        )
+        if label_encoder is None:
+            label_encoder = make_mlp_encoder(n_labels, config.label_encoder_widths, config)
+        self.feature_encoder = feature_encoder
+        self.label_encoder = label_encoder
         encoders = (self.feature_encoder, self.label_encoder)
         single_token = all(getattr(encoder, "n_tokens", None) == 1 for encoder in encoders)
         self.decoder = Decoder(n_labels, config, single_token, graph, initial_logits)
@@ -95,9 +95,7 @@ class HotVAE(nn.Module):
         logits = self.decoder(tokens, both.mask)
         return HotVAEOutput(Branch(feature, logits[:, :n_rows]), Branch(label, logits[:, n_rows:]))
 
-    def predict(
-        self, features: Tensor, noise: Float[Tensor, "draw 1 token dim"] | None = None
-    ) -> Probs:
+    def predict(self, features: Tensor, noise: Float[Tensor, "draw 1 token dim"] | None = None) -> Probs:
         """Probabilities from the feature branch alone.
 
         Parameters
@@ -151,9 +149,9 @@ class PlainNet(nn.Module):
         initial_logits: Float[Tensor, " label"] | None = None,
     ) -> None:
         super().__init__()
-        self.feature_encoder = feature_encoder or MLPEncoder(
-            n_features, config.encoder_widths, config.dim, config.encoder_dropout, config.initial_log_variance
-        )
+        if feature_encoder is None:
+            feature_encoder = make_mlp_encoder(n_features, config.encoder_widths, config)
+        self.feature_encoder = feature_encoder
         self.readout = nn.Linear(config.dim, n_labels)
         if initial_logits is not None:
             with torch.no_grad():
@@ -167,4 +165,3 @@ class PlainNet(nn.Module):
     def predict(self, features: Tensor) -> Probs:
         """Probabilities of a batch."""
         return torch.sigmoid(self(features))
-
