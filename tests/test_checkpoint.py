@@ -60,9 +60,7 @@ def everything_in(folder):
 def model(tmp_path):
     """A saved model, alone in its parent folder."""
     folder = tmp_path / "model"
-    save_folder(
-        folder, {"kind": "demo", "label_names": ["Böhm"]}, {"weight": torch.arange(6.0).reshape(2, 3)}
-    )
+    save_folder(folder, {"kind": "demo", "label_names": ["Böhm"]}, {"weight": torch.arange(6.0).reshape(2, 3)})
     return folder
 
 
@@ -307,9 +305,7 @@ def test_save_folder__foreign_folder__refused_and_untouched(tmp_path, content):
     for name, text in content.items():
         (folder / name).write_text(text)
     before = everything_in(tmp_path)
-    with pytest.raises(
-        ModelError, match=rf"must be new, empty or a hotvae model; got .*{sorted(content)[0]}"
-    ):
+    with pytest.raises(ModelError, match=rf"must be new, empty or a hotvae model; got .*{sorted(content)[0]}"):
         save_folder(folder, {"kind": "demo"}, {})
     assert everything_in(tmp_path) == before
 
@@ -317,9 +313,7 @@ def test_save_folder__foreign_folder__refused_and_untouched(tmp_path, content):
 @pytest.mark.parametrize("name", ["thesis.tex", CONFIG_FILE])
 def test_save_folder__path_is_a_file__refused_and_untouched(tmp_path, name):
     (tmp_path / name).write_text("years of work")
-    with pytest.raises(
-        ModelError, match=rf"must be new, empty or a hotvae model; got .*{name}.* Choose another path"
-    ):
+    with pytest.raises(ModelError, match=rf"must be new, empty or a hotvae model; got .*{name}.* Choose another path"):
         save_folder(tmp_path / name, {"kind": "demo"}, {})
     assert (tmp_path / name).read_text() == "years of work"
 
@@ -411,9 +405,7 @@ def test_load_folder__config_is_not_utf8__says_so(model):
         load_folder(model)
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"), [("[1, 2]", "list"), ("3", "int"), ('"a"', "str"), ("null", "NoneType")]
-)
+@pytest.mark.parametrize(("text", "kind"), [("[1, 2]", "list"), ("3", "int"), ('"a"', "str"), ("null", "NoneType")])
 def test_load_folder__config_is_no_object__says_so(model, text, kind):
     (model / CONFIG_FILE).write_text(text)
     with pytest.raises(ModelError, match=rf"config\.json must hold a JSON object; got {kind}"):
@@ -430,9 +422,7 @@ def test_load_folder__foreign_format__says_so(model, found):
 @pytest.mark.parametrize("version", [FORMAT_VERSION + 1, "1", None])
 def test_load_folder__newer_format__asks_to_upgrade(model, version):
     edit_config(model, format_version=version, hotvae_version="9.9.0")
-    with pytest.raises(
-        ModelError, match=rf"at most {FORMAT_VERSION}; got {version!r} .*hotvae 9\.9\.0: upgrade"
-    ):
+    with pytest.raises(ModelError, match=rf"at most {FORMAT_VERSION}; got {version!r} .*hotvae 9\.9\.0: upgrade"):
         load_folder(model)
 
 

@@ -42,10 +42,7 @@ def folder(tmp_path_factory):
     everything = region_table(180)
     everything[:120].to_csv(place / "region.csv", index=False)
     everything[120:].to_csv(place / "new.csv", index=False)
-    assert (
-        main(["train", str(place / "region.csv"), *ROLES, *QUICK, "--quiet", "--out", str(place / "model")])
-        == 0
-    )
+    assert main(["train", str(place / "region.csv"), *ROLES, *QUICK, "--quiet", "--out", str(place / "model")]) == 0
     return place
 
 
@@ -130,16 +127,12 @@ def test_unknown_command_and_option__name_close_ones(fails, folder):
 
 @pytest.fixture(scope="module")
 def python_model(folder):
-    data = read_table(
-        folder / "region.csv", labels="sp_*", id_column="site", coordinates=("easting_km", "northing_km")
-    )
+    data = read_table(folder / "region.csv", labels="sp_*", id_column="site", coordinates=("easting_km", "northing_km"))
     parts = split_dataset(data, kind="stratified", fractions=(0.8, 0.2, 0.0), random_state=0)
     train, held_out = data.take(parts.train), data.take(parts.validation)
     as_frame = functools.partial(pd.DataFrame, columns=list(data.label_names))
     model = HotVAEClassifier(**PARAMETERS)
-    return model.fit(
-        train.features, as_frame(train.labels), validation=(held_out.features, as_frame(held_out.labels))
-    )
+    return model.fit(train.features, as_frame(train.labels), validation=(held_out.features, as_frame(held_out.labels)))
 
 
 def test_train__same_seed_and_rows__is_the_model_python_trains(folder, python_model):
@@ -234,10 +227,7 @@ def test_predict__columns_in_another_order_and_without_roles__is_the_same(folder
     new[["site", *features]].to_csv(tmp_path / "a.csv", index=False)
     new[features[::-1]].to_csv(tmp_path / "b.csv", index=False)
     for name in "ab":
-        assert (
-            run("predict", folder / "model", tmp_path / f"{name}.csv", "--out", tmp_path / f"p{name}.csv")[0]
-            == 0
-        )
+        assert run("predict", folder / "model", tmp_path / f"{name}.csv", "--out", tmp_path / f"p{name}.csv")[0] == 0
     first, second = pd.read_csv(tmp_path / "pa.csv"), pd.read_csv(tmp_path / "pb.csv")
     np.testing.assert_array_equal(first[LABELS], second[LABELS])
     assert first["site"].tolist() == new["site"].tolist()
@@ -245,9 +235,7 @@ def test_predict__columns_in_another_order_and_without_roles__is_the_same(folder
 
 
 def test_predict__missing_column__is_named(folder, tmp_path, fails):
-    pd.read_csv(folder / "new.csv").rename(columns={"rainfall": "rain"}).to_csv(
-        tmp_path / "t.csv", index=False
-    )
+    pd.read_csv(folder / "new.csv").rename(columns={"rainfall": "rain"}).to_csv(tmp_path / "t.csv", index=False)
     message = fails("predict", folder / "model", tmp_path / "t.csv", "--out", tmp_path / "p.csv")
     assert "table must have the column(s) 'rainfall'" in message
     assert "close: 'rain'" in message
@@ -275,9 +263,7 @@ def test_predict__columns_dropped_in_training__are_passed_over(folder, tmp_path,
 def test_predict__existing_file__is_replaced_by_force_only(folder, tmp_path, run, force):
     out = tmp_path / "p.csv"
     out.write_text("precious\n")
-    code, _, err = run(
-        "predict", folder / "model", folder / "new.csv", "--out", out, *(["--force"] if force else [])
-    )
+    code, _, err = run("predict", folder / "model", folder / "new.csv", "--out", out, *(["--force"] if force else []))
     assert code == (0 if force else 2)
     assert ("--force to replace it" in err) is not force
     assert out.read_text().startswith("site," if force else "precious")
@@ -299,9 +285,7 @@ def test_predict__binary__is_one_where_the_tuned_threshold_is_reached(folder, tm
 
 def test_predict__threshold_of_ones_own__is_used(folder, tmp_path, run):
     out = tmp_path / "p.csv.gz"
-    code, printed, _ = run(
-        "predict", folder / "model", folder / "new.csv", "--out", out, "--threshold", "0.4"
-    )
+    code, printed, _ = run("predict", folder / "model", folder / "new.csv", "--out", out, "--threshold", "0.4")
     assert code == 0
     assert "at threshold 0.4 to" in printed
     binary = pd.read_csv(tmp_path / "p_binary.csv.gz")
@@ -320,9 +304,7 @@ def test_predict__threshold_of_ones_own__is_used(folder, tmp_path, run):
         (["--out", "p.csv", "--id-column", "plot"], "id column must be in the table; got 'plot'"),
     ],
 )
-def test_predict__option_that_does_not_fit__is_refused(
-    folder, tmp_path, fails, monkeypatch, options, message
-):
+def test_predict__option_that_does_not_fit__is_refused(folder, tmp_path, fails, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     assert message in fails("predict", folder / "model", folder / "new.csv", *options)
     assert list(tmp_path.iterdir()) == []
@@ -407,10 +389,7 @@ def test_evaluate__per_label__writes_one_row_each(folder, tmp_path, run):
 def test_evaluate__table_without_the_labels__says_so(folder, tmp_path, fails):
     pd.read_csv(folder / "new.csv").drop(columns=LABELS[:2]).to_csv(tmp_path / "t.csv", index=False)
     message = fails("evaluate", folder / "model", tmp_path / "t.csv")
-    assert (
-        f"table must hold every label of the model; got none for '{LABELS[0]}', '{LABELS[1]}' (t.csv)"
-        in message
-    )
+    assert f"table must hold every label of the model; got none for '{LABELS[0]}', '{LABELS[1]}' (t.csv)" in message
 
 
 def test_evaluate__labels_in_a_second_table__are_joined_by_id(folder, tmp_path, run, fails):
@@ -434,12 +413,8 @@ def test_evaluate__labels_in_a_second_table__are_joined_by_id(folder, tmp_path, 
 def test_evaluate__model_of_classes__is_refused(tmp_path, fails, folder):
     rng = np.random.default_rng(0)
     features = pd.DataFrame(rng.normal(size=(30, 2)), columns=["a", "b"])
-    HotVAEClassifier(**PARAMETERS | {"max_epochs": 1}).fit(features, rng.integers(0, 3, size=30)).save(
-        tmp_path / "m"
-    )
-    assert "model must predict labels; got one of classes" in fails(
-        "evaluate", tmp_path / "m", folder / "new.csv"
-    )
+    HotVAEClassifier(**PARAMETERS | {"max_epochs": 1}).fit(features, rng.integers(0, 3, size=30)).save(tmp_path / "m")
+    assert "model must predict labels; got one of classes" in fails("evaluate", tmp_path / "m", folder / "new.csv")
 
 
 # --- info ------------------------------------------------------------------------------------------------
@@ -508,9 +483,7 @@ def test_train__labels_in_a_second_table__are_joined(folder, tmp_path, run):
 def test_train__validation_file__chooses_the_thresholds(folder, tmp_path, run):
     new = pd.read_csv(folder / "new.csv")
     new[new.columns[::-1]].to_csv(tmp_path / "held_out.csv", index=False)
-    summary, model = trained(
-        run, folder / "region.csv", tmp_path / "m", "--validation", tmp_path / "held_out.csv"
-    )
+    summary, model = trained(run, folder / "region.csv", tmp_path / "m", "--validation", tmp_path / "held_out.csv")
     assert (summary["n_train"], summary["n_validation"], summary["split"]) == (120, 60, "file")
     probs = model.predict_proba(new[list(model.feature_names_in_)])
     assert model.thresholds_ == tune_thresholds(new[LABELS].to_numpy(), probs)
@@ -524,9 +497,7 @@ def test_train__group_and_block_splits__follow_their_columns(folder, tmp_path, r
     summary, _ = trained(run, tmp_path / "t.csv", tmp_path / "m", *grouped)
     assert (summary["split"], summary["n_validation"]) == ("group", 30)  # one whole valley
     assert trained(run, folder / "region.csv", tmp_path / "m", "--split", "block")[0]["split"] == "block"
-    message = fails(
-        "train", folder / "region.csv", *ROLES, *QUICK, "--split", "group", "--out", tmp_path / "n"
-    )
+    message = fails("train", folder / "region.csv", *ROLES, *QUICK, "--split", "group", "--out", tmp_path / "n")
     assert "kind='group' must have groups" in message
 
 
@@ -611,15 +582,11 @@ def test_train__sparse_npz__predicts_and_evaluates(tmp_path, run):
         "X_shape": np.array(dense.shape),
     }
     names = np.array(list("abcde"))
-    np.savez(
-        tmp_path / "t.npz", **sparse_parts, Y=labels, feature_names=names, label_names=np.array(["u", "v"])
-    )
+    np.savez(tmp_path / "t.npz", **sparse_parts, Y=labels, feature_names=names, label_names=np.array(["u", "v"]))
     assert run("train", tmp_path / "t.npz", *QUICK, "--quiet", "--out", tmp_path / "m")[0] == 0
     assert load_model(tmp_path / "m").scaler_.is_sparse
     assert run("predict", tmp_path / "m", tmp_path / "t.npz", "--out", tmp_path / "p.csv")[0] == 0
-    pd.DataFrame(dense, columns=names).assign(u=labels[:, 0], v=labels[:, 1]).to_csv(
-        tmp_path / "t.csv", index=False
-    )
+    pd.DataFrame(dense, columns=names).assign(u=labels[:, 0], v=labels[:, 1]).to_csv(tmp_path / "t.csv", index=False)
     assert run("predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "q.csv")[0] == 0
     assert (tmp_path / "p.csv").read_text() == (tmp_path / "q.csv").read_text()
     from_npz, from_csv = (
@@ -664,9 +631,7 @@ def test_config__file_and_command_line__the_latter_wins(folder, tmp_path, run):
     first, second = load_model(tmp_path / "m"), load_model(folder / "model")
     for name, weights in second.network_.state_dict().items():
         np.testing.assert_array_equal(first.network_.state_dict()[name].numpy(), weights.numpy())
-    assert run("train", folder / "region.csv", "--config", config, "--epochs", "1", "--text")[1].startswith(
-        "trained"
-    )
+    assert run("train", folder / "region.csv", "--config", config, "--epochs", "1", "--text")[1].startswith("trained")
 
 
 @pytest.mark.parametrize(
@@ -708,9 +673,7 @@ def test_train__files_that_do_not_fit__are_refused(folder, tmp_path, fails):
     )
     assert "an identifier or free text" in fails("train", region, "--labels", "sp_*", *out)
     (tmp_path / "latin.csv").write_bytes("höhe,sp_a\n1,0\n2,1\n".encode("latin-1"))
-    assert "text must be utf-8; got byte 0xf6" in fails(
-        "train", tmp_path / "latin.csv", "--labels", "sp_*", *out
-    )
+    assert "text must be utf-8; got byte 0xf6" in fails("train", tmp_path / "latin.csv", "--labels", "sp_*", *out)
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("...")
     assert "model folder must be new, empty or a hotvae model" in fails(

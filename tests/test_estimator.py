@@ -100,9 +100,7 @@ def test_fit__one_label_column__stays_a_table(region):
 
 def test_fit__one_dimensional_classes__come_back(region):
     habitat = np.array(["bog", "fen", "heath"])[np.digitize(region.features[:, 0], [-0.5, 0.5])]
-    model = HotVAEClassifier(**{**TINY, "max_epochs": 30, "learning_rate": 0.02}).fit(
-        region.features, habitat
-    )
+    model = HotVAEClassifier(**{**TINY, "max_epochs": 30, "learning_rate": 0.02}).fit(region.features, habitat)
     assert (model.predict(region.features) == habitat).mean() > 0.8
     assert model.score(region.features, habitat) > 0.8
     np.testing.assert_allclose(model.predict_proba(region.features).sum(axis=1), 1)
@@ -263,9 +261,7 @@ def test_fit__validation_of_the_wrong_form__error(region):
     with pytest.raises(ConfigError, match=r"validation must be a pair \(X, y\)"):
         HotVAEClassifier(**TINY).fit(region.features, region.labels, validation=region.features)
     with pytest.raises(DataError, match="labels must have 6 columns"):
-        HotVAEClassifier(**TINY).fit(
-            region.features, region.labels, validation=(region.features, region.labels[:, :2])
-        )
+        HotVAEClassifier(**TINY).fit(region.features, region.labels, validation=(region.features, region.labels[:, :2]))
     with pytest.raises(DataError, match="validation classes must occur in training"):
         HotVAEClassifier(**TINY).fit([[0.0], [1.0]], ["a", "b"], validation=([[0.0]], ["c"]))
 
@@ -353,9 +349,7 @@ def test_save__then_load__same_bits_and_same_attributes(region, tmp_path, kind, 
 
 
 def test_save__with_graph_and_draws__same_bits(region, tmp_path):
-    model = HotVAEClassifier(**TINY, graph="cooccurrence", min_count=20, n_draws=3).fit(
-        region.features, region.labels
-    )
+    model = HotVAEClassifier(**TINY, graph="cooccurrence", min_count=20, n_draws=3).fit(region.features, region.labels)
     model.save(tmp_path / "model")
     again = HotVAEClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(again.graph_, model.graph_)

@@ -191,9 +191,7 @@ def random_tree(rng, n_tips):
     while len(nodes) > 1:
         start = rng.integers(len(nodes) - 1)
         children = nodes[start : start + int(rng.integers(2, 4))]
-        nodes[start : start + len(children)] = [
-            {"name": "", "length": float(rng.integers(1, 9)), "children": children}
-        ]
+        nodes[start : start + len(children)] = [{"name": "", "length": float(rng.integers(1, 9)), "children": children}]
     return nodes[0]
 
 

@@ -101,9 +101,7 @@ def test_make_progress__auto_in_a_terminal__bar(monkeypatch):
 
 
 def test_make_progress__unknown_style__named_with_the_choices():
-    with pytest.raises(
-        ConfigError, match=r"progress must be one of 'auto', 'bar', 'lines', 'silent'; got 'loud'"
-    ):
+    with pytest.raises(ConfigError, match=r"progress must be one of 'auto', 'bar', 'lines', 'silent'; got 'loud'"):
         make_progress("loud", "HOT-VAE")
 
 

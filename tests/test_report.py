@@ -130,3 +130,9 @@ def test_write_text__folder_is_a_file__says_so(tmp_path):
     (tmp_path / "taken").write_text("x")
     with pytest.raises(ConfigError, match=r"path must be a place one can write to; got .*note\.txt"):
         write_text(tmp_path / "taken" / "note.txt", "wren")
+
+
+def test_report__sentences_in_a_table__keep_a_least_width():
+    page = Page(Report("t").add_table(["a", "b"], [["x" * 25, "y"], ["z", "y"]]).html())
+    classes = [attributes.get("class") for tag, attributes in page.tags if tag in ("td", "th")]
+    assert classes == ["long", None] * 3

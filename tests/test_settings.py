@@ -102,9 +102,7 @@ def test_train_settings__later_layer__wins_even_under_another_name():
 
 
 def test_train_settings__two_names_for_one_in_a_layer__are_refused():
-    with pytest.raises(
-        ConfigError, match=r"max_epochs must be set once; got both 'epochs' and 'max_epochs' \(f\)"
-    ):
+    with pytest.raises(ConfigError, match=r"max_epochs must be set once; got both 'epochs' and 'max_epochs' \(f\)"):
         train_settings(PARAMETERS, ("f", {"epochs": 3, "max_epochs": 3}))
 
 

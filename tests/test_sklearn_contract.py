@@ -96,9 +96,6 @@ def test_pickle__of_a_fitted_model__predicts_the_same_bits(table):
 
 
 def test_sparse_rows__csr_matrix_and_array__same_model(table):
-    models = [
-        HotVAEClassifier(**SMALL).fit(kind(table[0]), table[1])
-        for kind in (sparse.csr_matrix, sparse.csr_array)
-    ]
+    models = [HotVAEClassifier(**SMALL).fit(kind(table[0]), table[1]) for kind in (sparse.csr_matrix, sparse.csr_array)]
     probs = [model.predict_proba(sparse.csr_array(table[0])) for model in models]
     np.testing.assert_array_equal(*probs)

@@ -196,9 +196,7 @@ def test_tune_label_thresholds__huge_shrinkage__micro_f1_threshold_for_all():
 
 
 def test_tune_label_thresholds__label_never_observed_or_nothing_positive__defined():
-    np.testing.assert_array_equal(
-        tune_label_thresholds([[1, NAN], [0, NAN]], [[0.3, 1], [0.1, 1]]), [0.3, 0.3]
-    )
+    np.testing.assert_array_equal(tune_label_thresholds([[1, NAN], [0, NAN]], [[0.3, 1], [0.1, 1]]), [0.3, 0.3])
     np.testing.assert_array_equal(tune_label_thresholds([[0, 0]], [[0.3, 0.9]]), [0.5, 0.5])
 
 

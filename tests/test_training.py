@@ -121,9 +121,7 @@ def bce_objective(network):
     return lambda x, y: {"bce": bce_loss(network(x), y)}
 
 
-def fit_hotvae(
-    network=None, terms=None, weights=LOSS_WEIGHTS, train=None, validation="drawn", config=None, **options
-):
+def fit_hotvae(network=None, terms=None, weights=LOSS_WEIGHTS, train=None, validation="drawn", config=None, **options):
     """Train the small HOT-VAE; whatever is given replaces the usual part."""
     network = network or make_hotvae()
     history = fit_network(
@@ -255,9 +253,7 @@ def test_fit_network__killed_with_sigkill__ends_as_the_undisturbed_run(tmp_path)
     network = make_hotvae()
     plain = hotvae_objective(network)
     config = train_config(max_epochs=12)
-    resumed = fit_hotvae(
-        network, lambda x, y: calls.append(1) or plain(x, y), config=config, state_file=state
-    )
+    resumed = fit_hotvae(network, lambda x, y: calls.append(1) or plain(x, y), config=config, state_file=state)
     assert len(calls) == 3 * (12 - n_done)  # three batches an epoch
     assert_same_run(resumed, undisturbed(max_epochs=12))
 
@@ -398,9 +394,7 @@ def test_fit_network__state_of_another_run__refused_and_left_alone(tmp_path, sta
     (tmp_path / "state").write_bytes(state_of_one_epoch)
     if "network" in other:
         other = {"network": make_hotvae(**other["network"])}
-    with pytest.raises(
-        TrainingError, match=r"same data, settings and seed; got another run's .*state\)\. Delete"
-    ):
+    with pytest.raises(TrainingError, match=r"same data, settings and seed; got another run's .*state\)\. Delete"):
         fit_hotvae(**other, state_file=tmp_path / "state")
     assert (tmp_path / "state").read_bytes() == state_of_one_epoch
 
@@ -571,9 +565,7 @@ def test_fit_network__not_finite_later__warns_and_keeps_the_best_weights(validat
     terms = spoil(network, "kl", math.inf, at_call)
     message = rf"got inf in term 'kl' \(epoch 3, .*The model of epoch {best} is kept"
     with pytest.warns(RuntimeWarning, match=message) as caught:
-        history = fit_hotvae(network, terms, validation=validation, config=train_config(schedule="constant"))[
-            1
-        ]
+        history = fit_hotvae(network, terms, validation=validation, config=train_config(schedule="constant"))[1]
     assert caught[0].filename == __file__
     assert (history.stopped, history.best_epoch) == ("non-finite loss", best)
     assert_same_weights(network, expected)
@@ -586,9 +578,7 @@ def test_fit_network__stopped_by_a_loss_and_resumed__same_end(tmp_path):
     for at_call in (7, 1):  # epoch 3 in the first run, at once in the resumed one
         network = make_hotvae()
         with pytest.warns(RuntimeWarning, match="epoch 3"):
-            runs.append(
-                fit_hotvae(network, spoil(network, "kl", NAN, at_call), state_file=tmp_path / "state")
-            )
+            runs.append(fit_hotvae(network, spoil(network, "kl", NAN, at_call), state_file=tmp_path / "state"))
     assert_same_run(*runs)
 
 
@@ -615,9 +605,7 @@ def test_fit_network__finite_loss_with_infinite_gradient__weights_are_not_spoilt
 def test_fit_network__probabilities_not_finite__named_and_best_kept():
     with pytest.raises(TrainingError, match=r"got nan in term 'validation probabilities' \(epoch 1"):
         fit_scripted([[NAN, 0.5]], [1, 0])
-    with pytest.warns(
-        RuntimeWarning, match=r"'validation probabilities' \(epoch 3, .*The model of epoch 2 is kept"
-    ):
+    with pytest.warns(RuntimeWarning, match=r"'validation probabilities' \(epoch 3, .*The model of epoch 2 is kept"):
         count, history = fit_scripted([[0.5, 0.5], [0.6, 0.4], [0.5, math.inf], [0.9, 0.1]], [1, 0])
     assert (count, history.stopped, len(history.records)) == (2, "non-finite loss", 2)
 
@@ -712,9 +700,7 @@ def test_fit_network__no_validation_rows__last_epoch_kept_whatever_the_patience(
 
 
 def test_fit_network__metric_undefined_on_the_validation_rows__warns_and_keeps_the_last_epoch():
-    with pytest.warns(
-        DataWarning, match="'mean_auc' is undefined on the validation rows; the last epoch is kept"
-    ):
+    with pytest.warns(DataWarning, match="'mean_auc' is undefined on the validation rows; the last epoch is kept"):
         count, history = fit_scripted(doubts(0.1, 0.2, 0.3), [1, 1], selection_metric="mean_auc", patience=1)
     assert (count, history.best_epoch) == (3, 3)
 
@@ -904,9 +890,7 @@ def test_fit_network__batch_without_observed_labels__no_step():
 
 @pytest.mark.parametrize("n_rows", [5, 0])
 def test_fit_network__no_observed_label_at_all__error(n_rows):
-    with pytest.raises(
-        DataError, match=rf"training labels must hold an observed value; got none \({n_rows} rows\)"
-    ):
+    with pytest.raises(DataError, match=rf"training labels must hold an observed value; got none \({n_rows} rows\)"):
         fit_hotvae(train=draw_rows(n_rows, missing=1.1))
 
 
@@ -993,9 +977,7 @@ def test_predict_network__any_order_and_number__same_bits(float32_network, seed,
     whole = predict_network(float32_network.predict, features)
     picked = np.random.default_rng(seed).integers(0, 300, size=n_rows)
     assert np.array_equal(predict_network(float32_network.predict, features[picked]), whole[picked])
-    assert np.array_equal(
-        predict_network(float32_network.predict, sparse.csr_array(features[picked])), whole[picked]
-    )
+    assert np.array_equal(predict_network(float32_network.predict, sparse.csr_array(features[picked])), whole[picked])
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 3, 4, 5, 8, 9])

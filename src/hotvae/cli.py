@@ -5,6 +5,7 @@ Everything heavy is imported inside the commands, so that ``hotvae --help`` answ
 
 import json
 import math
+import os
 import shlex
 import sys
 import warnings
@@ -31,19 +32,13 @@ app = typer.Typer(
     help="Predict which labels go together: train on a table, predict, evaluate.",
 )
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 Encoding = Annotated[str, typer.Option(help="Encoding of text files.")]
 Decimal = Annotated[str, typer.Option(help="Decimal mark of text files.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
-IgnoreUnknown = Annotated[
-    bool, typer.Option("--ignore-unknown", help="Pass over columns that training did not know.")
-]
+IgnoreUnknown = Annotated[bool, typer.Option("--ignore-unknown", help="Pass over columns that training did not know.")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.")]
-Table = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet, ARFF or npz; text files also as .gz.")
-]
+Table = Annotated[Path, typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet, ARFF or npz; text files also as .gz.")]
 IdColumn = Annotated[str | None, typer.Option(help="Column of row ids; by default the one of training.")]
 
 
@@ -67,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     ...
     0
     """
+    # Before torch is loaded: threads that wait by spinning starve each other when the machine is shared.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         with _one_line_warnings():
@@ -121,9 +118,7 @@ def _hotvae(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the report, the model and the table.")] = Path(
-        "hotvae-demo"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for the report, the model and the table.")] = Path("hotvae-demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the virtual region and of training.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
@@ -158,24 +153,18 @@ def train(
     out: Annotated[str | None, typer.Option(metavar="MODEL", help="Folder for the model. Required.")] = None,
     labels: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATTERN", help="Label columns: names or globs such as 'sp_*'; repeat, or use commas."
-        ),
+        typer.Option(metavar="PATTERN", help="Label columns: names or globs such as 'sp_*'; repeat, or use commas."),
     ] = None,
     label_table: Annotated[
         str | None, typer.Option(metavar="FILE", help="Second table with the labels, joined by --id-column.")
     ] = None,
-    id_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column of row ids; no feature.")
-    ] = None,
+    id_column: Annotated[str | None, typer.Option(metavar="NAME", help="Column of row ids; no feature.")] = None,
     coordinates: Annotated[
         str | None, typer.Option(metavar="X,Y", help="The two coordinate columns; no features.")
     ] = None,
     coordinates_as_features: Annotated[
         bool | None,
-        typer.Option(
-            "--coordinates-as-features/--no-coordinates-as-features", help="Let them be features, too."
-        ),
+        typer.Option("--coordinates-as-features/--no-coordinates-as-features", help="Let them be features, too."),
     ] = None,
     groups: Annotated[
         str | None, typer.Option(metavar="NAME", help="Column of rows that belong together; no feature.")
@@ -228,9 +217,7 @@ def train(
     ] = None,
     epochs: Annotated[int | None, typer.Option(metavar="N", help="Most passes over the rows.")] = None,
     dim: Annotated[int | None, typer.Option(metavar="N", help="Width of label embeddings.")] = None,
-    layers: Annotated[
-        int | None, typer.Option(metavar="N", help="Rounds of messages between labels.")
-    ] = None,
+    layers: Annotated[int | None, typer.Option(metavar="N", help="Rounds of messages between labels.")] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other parameter of HotVAEClassifier; repeat."),
@@ -251,9 +238,7 @@ def train(
     threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads.")] = None,
     resume: Annotated[
         bool | None,
-        typer.Option(
-            "--resume/--no-resume", help="Go on with an interrupted run (default), or start afresh."
-        ),
+        typer.Option("--resume/--no-resume", help="Go on with an interrupted run (default), or start afresh."),
     ] = None,
     quiet: Annotated[bool | None, typer.Option("--quiet/--progress", help="Show no progress.")] = None,
     as_json: Annotated[
@@ -370,9 +355,7 @@ def predict(
     if binary is not None or threshold is not None:
         name = out.name
         suffix = next((end for end in sorted(_OUT_SUFFIXES, key=len)[::-1] if name.lower().endswith(end)), "")
-        binary_out = out.with_name(
-            f"{name[: len(name) - len(suffix)]}_binary{name[len(name) - len(suffix) :]}"
-        )
+        binary_out = out.with_name(f"{name[: len(name) - len(suffix)]}_binary{name[len(name) - len(suffix) :]}")
     _check_out([path for path in (out, binary_out) if path is not None], force)
 
     from hotvae.data.tables import write_table
@@ -414,9 +397,7 @@ def _check_out(paths: Sequence[Path], force: bool) -> None:
         if not path.name.lower().endswith(_OUT_SUFFIXES):
             raise ConfigError(f"output must end in {', '.join(_OUT_SUFFIXES)}; got {path.name!r}. Rename it.")
         if not path.parent.is_dir():
-            raise ConfigError(
-                f"output folder must exist; got {str(path.parent)!r}. Make it, or choose another."
-            )
+            raise ConfigError(f"output folder must exist; got {str(path.parent)!r}. Make it, or choose another.")
         if path.exists() and not force:
             raise ConfigError(
                 f"output must be a new file; got {str(path)!r}, which exists. Pass --force to replace it."
@@ -460,9 +441,7 @@ def evaluate(
 
     model = load_model(model_folder)
     if model.target_ != "labels":
-        raise ConfigError(
-            f"model must predict labels; got one of classes ({model_folder}). Score it from Python."
-        )
+        raise ConfigError(f"model must predict labels; got one of classes ({model_folder}). Score it from Python.")
     needs = TableNeeds.of_model(model)
     features, _ = needs.read_features(
         table, id_column=id_column, ignore_unknown=ignore_unknown, encoding=encoding, decimal=decimal
@@ -497,9 +476,7 @@ def evaluate(
     print(f"{table.name}: {honest['n_rows']} rows × {honest['n_labels']} labels; thresholds {source}")
     _print_measures(honest, results.get("oracle"))
     print(f"rows without any label in ebF1: empty={honest['empty']!r}")
-    print(
-        f"labels without AUC, for want of a class: {honest['n_labels_without_auc']} of {honest['n_labels']}"
-    )
+    print(f"labels without AUC, for want of a class: {honest['n_labels_without_auc']} of {honest['n_labels']}")
     if oracle:
         print("oracle: thresholds chosen on these very rows, an upper bound that new data will not reach")
     if same_name:
@@ -550,8 +527,7 @@ def info(model_folder: Model, as_json: Json = False) -> None:
         "labels": f"{len(result['labels'])}: {listed(result['labels'], 8)}",
         "features": f"{len(result['features'])}: {listed(result['features'], 8)}",
         "best epoch": f"{history.best_epoch} of {len(history.records)} (stopped: {history.stopped})",
-        "thresholds": ", ".join(f"{name} {value:g}" for name, value in model.thresholds_.items())
-        or "none tuned",
+        "thresholds": ", ".join(f"{name} {value:g}" for name, value in model.thresholds_.items()) or "none tuned",
         "settings": ", ".join(f"{name}={value}" for name, value in stored["params"].items()),
     }
     for name, value in shown.items():
@@ -595,13 +571,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     def cell(title: str, value: Any) -> str:
         if value is None or isinstance(value, str):
             return value or "-"
-        return (
-            f"{value:.1f}"
-            if title == "seconds"
-            else f"{value:.4f}"
-            if title == "log loss"
-            else f"{value:.3f}"
-        )
+        return f"{value:.1f}" if title == "seconds" else f"{value:.4f}" if title == "log loss" else f"{value:.3f}"
 
     grid = RichTable(box=None, pad_edge=False)
     for title in rows[0]:

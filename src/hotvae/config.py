@@ -128,10 +128,10 @@ class NetConfig(_Checked):
     dim: int = 64
     n_layers: int = 2
     n_heads: int = 4
-    feedforward_dim: int = 128
+    feedforward_dim: int = 64
     encoder_widths: tuple[int, ...] = (256, 512, 256)
     label_encoder_widths: tuple[int, ...] = (256,)
-    encoder_dropout: float = 0.2
+    encoder_dropout: float = 0.4
     decoder_dropout: float = 0.1
     attention_dropout: float = 0.0
     dropout_sharing: DropoutSharing = "labels"
@@ -226,7 +226,7 @@ class TrainConfig(_Checked):
     'cosine'
     """
 
-    max_epochs: int = 60
+    max_epochs: int = 40
     batch_size: int = 64
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
@@ -236,7 +236,7 @@ class TrainConfig(_Checked):
     clip_norm: float = 1.0
     average_decay: float = 0.99
     selection_metric: str = "macro_f1"
-    patience: int = 20
+    patience: int = 15
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:

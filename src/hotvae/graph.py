@@ -134,8 +134,7 @@ def edge_list_graph(
                 ends.append(int(end))
             else:
                 raise DataError(
-                    f"an edge must join label names or column numbers 0 to {len(names) - 1}; "
-                    f"got {end!r} {where}."
+                    f"an edge must join label names or column numbers 0 to {len(names) - 1}; got {end!r} {where}."
                 )
         graph[ends[0], ends[1]] = graph[ends[1], ends[0]] = True
     return graph
@@ -170,9 +169,7 @@ def read_edges(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
-        raise DataError(
-            f"edge file must be a readable UTF-8 CSV; got {error} ({Path(path).name})."
-        ) from error
+        raise DataError(f"edge file must be a readable UTF-8 CSV; got {error} ({Path(path).name}).") from error
     # The header is fixed so that a file without one is an error, not an edge lost.
     if list(table.columns) != ["source", "target"] or not isinstance(table.index, pd.RangeIndex):
         raise DataError(
@@ -430,9 +427,7 @@ def check_graph(graph: ArrayLike, n_labels: int) -> Graph:
     if edges.shape != (n_labels, n_labels):
         raise DataError(f"graph must have shape ({n_labels}, {n_labels}); got {edges.shape}.")
     if edges.dtype != np.bool_:
-        raise DataError(
-            f"graph must be bool; got {edges.dtype}. Say what counts as an edge, such as graph > 0."
-        )
+        raise DataError(f"graph must be bool; got {edges.dtype}. Say what counts as an edge, such as graph > 0.")
     if (edges != edges.T).any():
         one_way = [(int(i), int(j)) for i, j in np.argwhere(edges & ~edges.T)]
         raise DataError(f"graph must be symmetric; got one-way edges {listed(one_way)}. Use graph | graph.T.")
@@ -477,9 +472,7 @@ def _label_distances(
             raise DataError(f"tree file must be readable UTF-8 text; got {error}.") from error
     if isinstance(phylogeny, str):
         if not set(phylogeny) & set("(;"):
-            raise DataError(
-                f"phylogeny must be Newick text; got {phylogeny[:60]!r}. For a file give a pathlib.Path."
-            )
+            raise DataError(f"phylogeny must be Newick text; got {phylogeny[:60]!r}. For a file give a pathlib.Path.")
         phylogeny = parse_newick(phylogeny)
     if not isinstance(phylogeny, Phylogeny):
         return _checked_distances(phylogeny, len(names))
@@ -511,9 +504,7 @@ def _checked_distances(values: ArrayLike, n_labels: int) -> NDArray[np.float64]:
     if distances.shape != (n_labels, n_labels):
         raise DataError(f"distances must have shape ({n_labels}, {n_labels}); got {distances.shape}.")
     if not np.allclose(distances, distances.T, equal_nan=True):
-        raise DataError(
-            "distances must be symmetric; got an asymmetric matrix. Average it with its transpose."
-        )
+        raise DataError("distances must be symmetric; got an asymmetric matrix. Average it with its transpose.")
     if (distances < 0).any():
         raise DataError(f"distances must be 0 or larger; got {distances[distances < 0].min()}.")
     return distances

@@ -151,9 +151,7 @@ def make_progress(style: Style, title: str) -> Progress:
     'Silent'
     """
     if style not in get_args(Style):
-        raise ConfigError(
-            f"progress must be one of {listed(get_args(Style))}; got {style!r}. Choose one of them."
-        )
+        raise ConfigError(f"progress must be one of {listed(get_args(Style))}; got {style!r}. Choose one of them.")
     if style == "auto":
         style = "bar" if sys.stderr.isatty() else "lines"
     return {"bar": Bar, "lines": Lines}[style](title) if style != "silent" else Silent()

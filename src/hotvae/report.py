@@ -32,14 +32,14 @@ body { margin: 0 auto; max-width: 60rem; padding: 1.2rem; color: var(--ink); bac
 h1 { font-size: 1.7rem; line-height: 1.2; margin: .6rem 0; }
 h2 { font-size: 1.2rem; margin: 2.2rem 0 .4rem; padding-top: .8rem; border-top: 1px solid var(--line); }
 p { margin: .6rem 0; max-width: 46rem; }
-.soft, figcaption, caption, footer { color: var(--soft); font-size: .9rem; }
+.soft, figcaption, footer { color: var(--soft); font-size: .9rem; }
 .wide { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
-caption { caption-side: bottom; text-align: left; padding: .4rem 0; }
 th, td { padding: .32rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 thead th { border-bottom: 2px solid var(--ink); white-space: nowrap; }
 tbody tr:nth-child(even) { background: var(--band); }
 .number { text-align: right; white-space: nowrap; }
+.long { min-width: 12rem; }
 .best { font-weight: 700; color: var(--accent); }
 figure { margin: 1rem 0; }
 figure .wide { margin: 0; }
@@ -138,8 +138,12 @@ class Report:
         chosen = set(best)
         numeric = [bool(table) and all(_is_number(row[column]) for row in table) for column in range(len(header))]
 
+        # Without a least width a phone squeezes sentences into a column of single words.
+        long = [any(len(str(row[column])) > 24 for row in table) for column in range(len(header))]
+
         def cell(tag: str, value: object, column: int, marked: bool = False) -> str:
-            classes = " ".join(name for name, holds in (("number", numeric[column]), ("best", marked)) if holds)
+            roles = {"number": numeric[column], "long": long[column], "best": marked}
+            classes = " ".join(name for name, holds in roles.items() if holds)
             text = f"{value:.3f}" if isinstance(value, float) else str(value)
             opening = f'{tag} class="{classes}"' if classes else tag
             return f"<{opening}>{html.escape(text)}</{tag}>"
@@ -151,9 +155,11 @@ class Report:
             + "</tr>"
             for number, row in enumerate(table)
         )
-        said = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+        # Beside the table, not in it: on a phone the table is scrolled and the caption is not.
+        said = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
         self._parts.append(
-            f'<div class="wide"><table>{said}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
+            f'<figure><div class="wide"><table><thead><tr>{head}</tr></thead>\n'
+            f"<tbody>\n{body}\n</tbody></table></div>{said}</figure>"
         )
         return self
 

@@ -8,7 +8,7 @@ passed over.
 import math
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -150,9 +150,7 @@ def train_on_table(table: str | Path, settings: TrainSettings, *, command: str |
     if Path(settings.out).name in ("", ".."):
         raise ConfigError(f"out must be a folder with a name; got {settings.out!r}. Pass --out my_model.")
     if settings.model == "plain" and settings.graph != "complete":
-        raise ConfigError(
-            f"graph must be left out for the plain model; got {settings.graph!r}. It has no messages."
-        )
+        raise ConfigError(f"graph must be left out for the plain model; got {settings.graph!r}. It has no messages.")
     check_replaceable(settings.out)
     model = CLASSIFIERS[settings.model](**{"random_state": 0} | settings.parameters)
     data = _read_training_table(source, settings)
@@ -162,13 +160,11 @@ def train_on_table(table: str | Path, settings: TrainSettings, *, command: str |
         training = training.drop_labels(dropped)
         held_out = None if held_out is None else held_out.drop_labels(dropped)
     check_trainable(training)
-    card = _card(source, settings, training, dropped)
+    card = table_card(source, settings, training, dropped=dropped)
     validation = None if held_out is None else _Rows(_with_names(held_out), held_out.labels)
     if settings.validation is not None:
         needs = TableNeeds.of_card(card, sparse.issparse(training.features))
-        features, _ = needs.read_features(
-            settings.validation, encoding=settings.encoding, decimal=settings.decimal
-        )
+        features, _ = needs.read_features(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
         labels = needs.read_labels(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
         validation = _Rows(features, labels)
     if settings.model == "hotvae":
@@ -247,8 +243,7 @@ def _label_graph(settings: TrainSettings, label_names: tuple[str, ...]) -> Any:
     is_tree = path.suffix.lower() in TREE_SUFFIXES
     if not is_tree and not (settings.neighbours is None and settings.max_distance is None):
         raise ConfigError(
-            f"neighbours and max_distance must go with a tree; got graph {settings.graph!r}. "
-            "Pass --graph tree.nwk."
+            f"neighbours and max_distance must go with a tree; got graph {settings.graph!r}. Pass --graph tree.nwk."
         )
     if settings.graph in ("complete", "cooccurrence"):
         return settings.graph
@@ -302,18 +297,50 @@ def _with_names(data: Dataset) -> Any:
     return data.features
 
 
-def _card(table: Path, settings: TrainSettings, training: Dataset, dropped: list[str]) -> dict[str, Any]:
-    """Note what later tables are read by, and what a reader of the model wants to know."""
+def table_card(
+    table: str | Path,
+    settings: TrainSettings,
+    training: Dataset,
+    *,
+    dropped: Sequence[str] = (),
+    n_validation: int = 0,
+) -> dict[str, Any]:
+    """Note what later tables are read by, and what a reader of the model wants to know.
+
+    Parameters
+    ----------
+    table : path
+        The training table; only its name is kept.
+    settings : TrainSettings
+        How it was read and split.
+    training : Dataset
+        The training rows.
+    dropped : sequence of str
+        Labels that were left out.
+    n_validation : int
+        Rows that chose the epoch.
+
+    Returns
+    -------
+    dict
+        JSON-able; stored with the model.
+
+    Examples
+    --------
+    >>> rows = Dataset([[0.5], [1.5]], [[0], [1]])
+    >>> table_card("sites/birds.csv", TrainSettings(), rows)["table"]
+    'birds.csv'
+    """
     observed = ~np.isnan(training.labels)
     n_present = (training.labels == 1).sum(axis=0)
     prevalence = n_present / np.maximum(observed.sum(axis=0), 1)
     patterns = [part for drop in settings.drop for part in (drop, *drop.split(","))]
     return {
-        "table": table.name,
+        "table": Path(table).name,
         "label_table": None if settings.label_table is None else Path(settings.label_table).name,
         "label_patterns": list(settings.labels),
         "labels": list(training.label_names),
-        "dropped_labels": dropped,
+        "dropped_labels": list(dropped),
         "dropped_columns": sorted({pattern.strip() for pattern in patterns}),
         "id_column": settings.id_column,
         "coordinates": [] if training.coordinates is None else list(training.coordinate_names),
@@ -322,6 +349,9 @@ def _card(table: Path, settings: TrainSettings, training: Dataset, dropped: list
         "feature_names": list(training.feature_names),
         "feature_kinds": list(feature_kinds(training.features)),
         "n_train": training.n_samples,
+        "n_validation": n_validation,
+        "split": settings.split,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "prevalence": dict(zip(training.label_names, np.round(prevalence, 6).tolist(), strict=True)),
         "n_labels_not_observed": int((~observed).sum()),
     }
@@ -636,9 +666,7 @@ def find_threshold(model: NetworkClassifier, metric: str | None, threshold: floa
     0.3
     """
     if metric is not None and threshold is not None:
-        raise ConfigError(
-            f"--binary and --threshold must not be combined; got {metric!r} and {threshold}. Keep one."
-        )
+        raise ConfigError(f"--binary and --threshold must not be combined; got {metric!r} and {threshold}. Keep one.")
     if threshold is not None and not 0 <= threshold <= 1:
         raise ConfigError(f"threshold must be between 0 and 1; got {threshold}. Choose a probability.")
     if metric is None:

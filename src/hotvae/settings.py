@@ -300,9 +300,7 @@ def _option(name: str, value: Any, where: str) -> Any:
     if name in ("labels", "drop", "coordinates"):
         items = [value] if isinstance(value, str) else value
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
-            raise ConfigError(
-                f"{name} must be text or a list of texts; got {value!r} ({where}). Name columns."
-            )
+            raise ConfigError(f"{name} must be text or a list of texts; got {value!r} ({where}). Name columns.")
         return ",".join(items) if name == "coordinates" else tuple(items)
     default = {entry.name: entry.default for entry in fields(TrainSettings)}[name]
     rule = _FLAG if isinstance(default, bool) else _TEXT

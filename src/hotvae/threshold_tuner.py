@@ -158,9 +158,7 @@ class ThresholdTuner(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """Fit the estimator and return labels and probabilities of rows it has not seen."""
         if isinstance(self.cv, str):
             if self.cv != "prefit":
-                raise ConfigError(
-                    f"cv must be a share, a number of folds, a splitter or 'prefit'; got {self.cv!r}."
-                )
+                raise ConfigError(f"cv must be a share, a number of folds, a splitter or 'prefit'; got {self.cv!r}.")
             check_is_fitted(self.estimator)
             self.estimator_ = self.estimator
             return labels, label_probs(self.estimator_, X)
@@ -170,11 +168,7 @@ class ThresholdTuner(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             train, held = next(splitter.split(np.zeros(len(labels)), labels))
             self.estimator_ = clone(self.estimator).fit(_safe_indexing(X, train), _safe_indexing(y, train))
             return labels[held], label_probs(self.estimator_, _safe_indexing(X, held))
-        folds = (
-            MultilabelStratifiedKFold(self.cv, random_state=seed)
-            if isinstance(self.cv, int)
-            else check_cv(self.cv)
-        )
+        folds = MultilabelStratifiedKFold(self.cv, random_state=seed) if isinstance(self.cv, int) else check_cv(self.cv)
         truths, probs = [], []
         for train, held in folds.split(np.zeros(len(labels)), labels):
             fold = clone(self.estimator).fit(_safe_indexing(X, train), _safe_indexing(y, train))

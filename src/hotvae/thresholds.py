@@ -36,9 +36,7 @@ __all__ = [
     "tune_thresholds",
 ]
 
-PREDICTION_METRICS: tuple[str, ...] = tuple(
-    name for name, metric in METRICS.items() if metric.needs == "predictions"
-)
+PREDICTION_METRICS: tuple[str, ...] = tuple(name for name, metric in METRICS.items() if metric.needs == "predictions")
 """The measures that need a threshold."""
 
 
@@ -86,9 +84,7 @@ def apply_thresholds(probs: npt.ArrayLike, thresholds: npt.ArrayLike = 0.5) -> B
         )
     wrong = ~((cut >= 0) & (cut <= 1))
     if wrong.any():
-        raise ConfigError(
-            f"thresholds must be between 0 and 1; got {listed(np.atleast_1d(cut)[wrong.ravel()])}."
-        )
+        raise ConfigError(f"thresholds must be between 0 and 1; got {listed(np.atleast_1d(cut)[wrong.ravel()])}.")
     reached: BoolArray = table >= cut
     return reached
 

@@ -37,9 +37,7 @@ def test_dataset__arrays__names_made_up_and_labels_float32():
 
 def test_dataset__frames__names_and_plain_index_taken_over():
     frame = pd.DataFrame({"depth": [1.0, 2.0, 3.0], 7: ["a", "b", "a"]}, index=[5, 6, 7])
-    labels = pd.DataFrame(
-        {"wren": [True, False, True], "owl": pd.array([0, None, 1], dtype="Int64")}, index=[5, 6, 7]
-    )
+    labels = pd.DataFrame({"wren": [True, False, True], "owl": pd.array([0, None, 1], dtype="Int64")}, index=[5, 6, 7])
     data = Dataset(frame, labels)
     assert data.feature_names == ("depth", "7")
     assert list(data.features.index) == [0, 1, 2]
@@ -48,9 +46,7 @@ def test_dataset__frames__names_and_plain_index_taken_over():
     assert frame.index.tolist() == [5, 6, 7], "the caller's frame is left alone"
 
 
-@pytest.mark.parametrize(
-    "labels", [np.array([0, 1, 1]), pd.Series([0, 1, 1], name="wren"), [False, True, True]]
-)
+@pytest.mark.parametrize("labels", [np.array([0, 1, 1]), pd.Series([0, 1, 1], name="wren"), [False, True, True]])
 def test_dataset__one_label_in_one_dimension__is_one_column(labels):
     data = Dataset(X, labels)
     assert data.labels.tolist() == [[0], [1], [1]]
@@ -58,9 +54,7 @@ def test_dataset__one_label_in_one_dimension__is_one_column(labels):
 
 
 def test_dataset__sparse_matrix__kept_as_canonical_csr_without_touching_the_input():
-    twice = sparse.csr_matrix(
-        (np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3, 3])), shape=(3, 2)
-    )
+    twice = sparse.csr_matrix((np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3, 3])), shape=(3, 2))
     data = Dataset(twice, sparse.csr_array(Y))
     assert isinstance(data.features, sparse.csr_array)
     np.testing.assert_array_equal(data.features.toarray(), [[0, 3], [4, 0], [0, 0]])
@@ -119,9 +113,7 @@ def test_dataset__label_not_zero_or_one__names_column_rows_and_remedy():
 
 
 def test_dataset__label_a_hair_off_one__is_refused_before_rounding():
-    with pytest.raises(
-        DataError, match=r"got 1.0000000000000002 in column 'label_0' \(rows 0\), and 1 more columns"
-    ):
+    with pytest.raises(DataError, match=r"got 1.0000000000000002 in column 'label_0' \(rows 0\), and 1 more columns"):
         Dataset(X, np.array([[1 + 2**-52, 0.5], [0, 1], [1, 0]]))
 
 
@@ -130,29 +122,21 @@ def test_dataset__infinite_feature__names_column_and_rows(container):
     values = X.copy()
     values[[0, 2], 1] = [np.inf, -np.inf]
     names = () if container is not np.asarray else ("slope", "aspect")
-    with pytest.raises(
-        DataError, match=r"got inf \(infinity\) in column 'aspect' \(rows 0, 2\)\. Correct these cells"
-    ):
+    with pytest.raises(DataError, match=r"got inf \(infinity\) in column 'aspect' \(rows 0, 2\)\. Correct these cells"):
         Dataset(container(values), Y, feature_names=names)
 
 
 def test_check_finite__nan_in_sparse__names_column_and_row():
     matrix = sparse.csr_array(np.array([[0, 1.0, 0], [0, 0, 2.0], [3.0, 0, np.nan], [0, 0, np.nan]]))
-    with pytest.raises(
-        DataError, match=r"sparse features must be finite; got nan .* in column 'c' \(rows 2, 3\)"
-    ):
+    with pytest.raises(DataError, match=r"sparse features must be finite; got nan .* in column 'c' \(rows 2, 3\)"):
         check_finite(matrix, ("a", "b", "c"))
 
 
 @pytest.mark.parametrize("container", [np.asarray, lambda a: pd.DataFrame(a)])
 def test_dataset__all_missing_columns__refused(container):
-    with pytest.raises(
-        DataError, match=r"feature columns must have values; got only missing ones in '(feature_)?1'"
-    ):
+    with pytest.raises(DataError, match=r"feature columns must have values; got only missing ones in '(feature_)?1'"):
         Dataset(container(np.where([True, False], X, np.nan)), Y)
-    with pytest.raises(
-        DataError, match="labels must be observed somewhere; got only missing values in 'label_0'"
-    ):
+    with pytest.raises(DataError, match="labels must be observed somewhere; got only missing values in 'label_0'"):
         Dataset(X, np.where([False, True], Y, np.nan))
 
 
@@ -170,8 +154,7 @@ def test_dataset__one_row_or_same_value_with_gaps__is_not_called_constant():
 def test_repr__counts_rows_density_and_gaps():
     labels = np.array([[0, 1], [np.nan, 0], [1, 1]])
     assert repr(Dataset(X, labels, name="birds")) == (
-        "Dataset 'birds': 3 rows × 2 features × 2 labels "
-        "(label density 0.6, missing: 1 feature values, 1 labels)"
+        "Dataset 'birds': 3 rows × 2 features × 2 labels (label density 0.6, missing: 1 feature values, 1 labels)"
     )
 
 
@@ -254,9 +237,7 @@ def test_feature_kinds__every_supported_type__is_told_apart():
         }
     )
     assert feature_kinds(frame) == ("numeric",) * 5 + ("categorical",) * 3
-    np.testing.assert_array_equal(
-        numeric_matrix(frame.iloc[:, :5]), [[1.5, 1, 1, 1, 1], [2.0, 2, np.nan, 0, np.nan]]
-    )
+    np.testing.assert_array_equal(numeric_matrix(frame.iloc[:, :5]), [[1.5, 1, 1, 1, 1], [2.0, 2, np.nan, 0, np.nan]])
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,7 @@ def test_scaler__csr__divided_by_largest_magnitude_and_still_csr():
     np.testing.assert_array_equal(scaler.transform(np.array([[1.0, 8.0, 5.0]])).toarray(), [[0.5, 2, 5]])
     shuffled = pd.DataFrame({"c": [5.0], "b": [8.0], "a": [1.0]})
     np.testing.assert_array_equal(scaler.transform(shuffled).toarray(), [[0.5, 2, 5]])
-    np.testing.assert_array_equal(
-        FeatureScaler("none").fit(matrix).transform(matrix).toarray(), matrix.toarray()
-    )
+    np.testing.assert_array_equal(FeatureScaler("none").fit(matrix).transform(matrix).toarray(), matrix.toarray())
 
 
 def test_scaler__fitted_dense_given_csr__same_as_dense():
@@ -165,9 +163,7 @@ def test_scaler__no_rows__shape_kept():
 
 def test_scaler__new_gaps__median_with_a_warning():
     scaler = FeatureScaler("none").fit(np.array([[1.0], [2.0], [9.0]]), feature_names=["depth"])
-    with pytest.warns(
-        DataWarning, match=r"without missing values in training now have some: 'depth' \(1 values\)"
-    ):
+    with pytest.warns(DataWarning, match=r"without missing values in training now have some: 'depth' \(1 values\)"):
         assert scaler.transform(np.array([[np.nan], [4.0]])).tolist() == [[2], [4]]
 
 
@@ -178,9 +174,7 @@ def test_scaler__unknown_level_or_new_gap__zeros_with_a_warning():
     assert found.tolist() == [[0, 0], [0, 1], [0, 0]]
 
 
-@pytest.mark.parametrize(
-    "container", [np.asarray, lambda a: pd.DataFrame(a, columns=["feature_0", "feature_1"])]
-)
+@pytest.mark.parametrize("container", [np.asarray, lambda a: pd.DataFrame(a, columns=["feature_0", "feature_1"])])
 def test_scaler__infinite_values__refused_at_fit_and_transform(container):
     good, bad = np.array([[1.0, 2.0], [2.0, 5.0]]), np.array([[1.0, np.inf], [2.0, 3.0]])
     message = r"got inf \(infinity\) in column 'feature_1' \(rows 0\)"

@@ -230,9 +230,7 @@ def test_splitters__scikit_learn__accepts_copies_and_prints_them(splitter):
     st.sampled_from(["random", "stratified", "group", "block"]),
     st.sampled_from([(0.6, 0.2, 0.2), (0.8, 0.1, 0.1), (0.7, 0.3, 0.0), (0.34, 0.33, 0.33)]),
 )
-def test_split_dataset__any_kind__parts_are_sorted_disjoint_complete_and_filled(
-    seed, n_rows, kind, fractions
-):
+def test_split_dataset__any_kind__parts_are_sorted_disjoint_complete_and_filled(seed, n_rows, kind, fractions):
     data = toy_dataset(n_rows, seed)
     split = split_dataset(data, kind=kind, fractions=fractions, random_state=seed)
     parts = (split.train, split.validation, split.test)
@@ -244,9 +242,7 @@ def test_split_dataset__any_kind__parts_are_sorted_disjoint_complete_and_filled(
         together = [set(data.groups[part].tolist()) for part in parts]
         assert sum(map(len, together)) == len(set.union(*together))
     again = split_dataset(data, kind=kind, fractions=fractions, random_state=seed)
-    assert all(
-        (a == b).all() for a, b in zip(parts, (again.train, again.validation, again.test), strict=True)
-    )
+    assert all((a == b).all() for a, b in zip(parts, (again.train, again.validation, again.test), strict=True))
 
 
 def test_split_dataset__random__sizes_are_exact():

@@ -330,9 +330,7 @@ def test_virtual_region__bad_parameter__is_named(arguments, message):
 
 
 def test_gate_and_interaction__bad_values__are_named():
-    with pytest.raises(
-        ConfigError, match=r"side must be 'above' or 'below'; got 'left' \(gate on 'forest'\)"
-    ):
+    with pytest.raises(ConfigError, match=r"side must be 'above' or 'below'; got 'left' \(gate on 'forest'\)"):
         Gate("forest", "left")
     with pytest.raises(ConfigError, match="ramp must be larger than 0; got 0"):
         Gate("forest", "above", 0.0, ramp=0)

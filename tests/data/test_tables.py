@@ -202,18 +202,14 @@ def test_read_arff__bad_line__named(write, text, message):
 
 def test_read_frame__no_such_file__suggests_a_close_one(write):
     path = write(SITES)
-    with pytest.raises(
-        DataError, match=r"existing file; got .*site\.csv' \(not found\) \(close: 'sites.csv'\)"
-    ):
+    with pytest.raises(DataError, match=r"existing file; got .*site\.csv' \(not found\) \(close: 'sites.csv'\)"):
         read_frame(path.with_name("site.csv"))
 
 
 def test_read_frame__folder_or_unknown_suffix__refused(write, tmp_path):
     with pytest.raises(DataError, match="table must be a file; got the folder"):
         read_frame(tmp_path)
-    with pytest.raises(
-        DataError, match=r"table must be one of .csv, .*; got 'sites.xlsx'. Convert it to CSV"
-    ):
+    with pytest.raises(DataError, match=r"table must be one of .csv, .*; got 'sites.xlsx'. Convert it to CSV"):
         read_frame(write("a", "sites.xlsx"))
     with pytest.raises(DataError, match="got 'sites'"):
         read_frame(write("a", "sites"))
@@ -346,9 +342,7 @@ def test_read_table__counts__presence_on_request_else_refused(write):
     np.testing.assert_array_equal(
         read_table(path, labels="wren,owl", presence=True).labels, [[0, 1], [1, np.nan], [1, 0]]
     )
-    with pytest.raises(
-        DataError, match=r"got 31.0 in column 'wren' \(rows 1\), and 1 more columns\. Counts\?"
-    ):
+    with pytest.raises(DataError, match=r"got 31.0 in column 'wren' \(rows 1\), and 1 more columns\. Counts\?"):
         read_table(path, labels="wren,owl")
     with pytest.raises(DataError, match=r"counts must be 0 or more; got -1.0 in column 'wren' \(rows 1\)"):
         read_table(write("x,wren\n1,0\n2,-1\n"), labels="wren", presence=True)
@@ -447,9 +441,7 @@ def test_read_table__numbers_or_dates_in_disguise__refused(write, cells, message
 
 def test_read_table__numbers_stored_as_text__refused(tmp_path):
     frame = pd.DataFrame({"x": ["1", "2"], "wren": [0, 1]})
-    with pytest.raises(
-        DataError, match="column 'x' must hold numbers throughout; got numbers stored as text"
-    ):
+    with pytest.raises(DataError, match="column 'x' must hold numbers throughout; got numbers stored as text"):
         dataset_from_frame(frame, labels="wren")
     assert dataset_from_frame(frame.astype({"x": "category"}), labels="wren").n_features == 1, (
         "declared categories pass"
@@ -458,9 +450,7 @@ def test_read_table__numbers_stored_as_text__refused(tmp_path):
 
 def test_read_table__identifier_among_features__refused_until_named(write):
     path = write("name,x,wren\n" + "".join(f"plot {i},{i / 7},{i % 2}\n" for i in range(60)))
-    with pytest.raises(
-        DataError, match=r"got 60 distinct texts in 60 rows \('plot 0', 'plot 1', \+58 more\)"
-    ):
+    with pytest.raises(DataError, match=r"got 60 distinct texts in 60 rows \('plot 0', 'plot 1', \+58 more\)"):
         read_table(path, labels="wren")
     assert read_table(path, labels="wren", id_column="name").feature_names == ("x",)
 
@@ -636,9 +626,7 @@ def test_read_features__level_codes_alone__stay_text(write):
 
 def test_read_features__missing_or_unknown_column__named_with_remedy(write):
     path = write("depht,soil,slope\n1,2,3\n")
-    with pytest.raises(
-        DataError, match=r"must have the column\(s\) 'depth', 'z'; got none .*\(close: 'depht'\)"
-    ):
+    with pytest.raises(DataError, match=r"must have the column\(s\) 'depth', 'z'; got none .*\(close: 'depht'\)"):
         read_features(path, feature_names=["depth", "soil", "z"])
     with pytest.raises(
         DataError, match=r"got unknown column\(s\) 'depht', 'slope'\. Remove them, or pass --ignore-unknown"

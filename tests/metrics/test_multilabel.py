@@ -202,9 +202,7 @@ def test_prediction_metrics__no_missing_cells__equal_sklearn(big):
     assert metrics.hamming_accuracy(labels, predictions) == pytest.approx(
         1 - reference.hamming_loss(labels, predictions)
     )
-    assert metrics.subset_accuracy(labels, predictions) == pytest.approx(
-        reference.accuracy_score(labels, predictions)
-    )
+    assert metrics.subset_accuracy(labels, predictions) == pytest.approx(reference.accuracy_score(labels, predictions))
 
 
 @settings(max_examples=60, deadline=None)
@@ -328,16 +326,12 @@ def test_log_loss_and_brier__missing_cells__equal_sklearn(big):
     labels, probs = with_missing(big[0]), big[1]
     seen = ~np.isnan(labels)
     assert metrics.log_loss(labels, probs) == pytest.approx(reference.log_loss(labels[seen], probs[seen]))
-    assert metrics.brier_score(labels, probs) == pytest.approx(
-        reference.brier_score_loss(labels[seen], probs[seen])
-    )
+    assert metrics.brier_score(labels, probs) == pytest.approx(reference.brier_score_loss(labels[seen], probs[seen]))
 
 
 def test_reliability_curve__hand_worked__upper_edge_belongs_to_the_bin_and_empty_bins_vanish():
     """Four bins: .25 is in the first, .26 in the second, 1 in the last; the third holds nothing."""
-    curve = metrics.reliability_curve(
-        [[0, 1, 1], [1, 1, NAN]], [[0.05, 0.25, 0.26], [1.0, 0.9, 0.6]], n_bins=4
-    )
+    curve = metrics.reliability_curve([[0, 1, 1], [1, 1, NAN]], [[0.05, 0.25, 0.26], [1.0, 0.9, 0.6]], n_bins=4)
     np.testing.assert_allclose(curve.mean_predicted, [0.15, 0.26, 0.95])
     np.testing.assert_allclose(curve.observed_rate, [0.5, 1.0, 1.0])
     np.testing.assert_array_equal(curve.count, [2, 1, 2])
@@ -557,9 +551,7 @@ def test_metrics_table__names_titles_and_directions():
     }
     losses = {name for name, metric in metrics.METRICS.items() if not metric.greater_is_better}
     assert losses == {"log_loss", "brier_score", "calibration_error"}
-    assert [
-        name for name, metric in metrics.METRICS.items() if metric.needs == "predictions"
-    ] == PREDICTION_METRICS
+    assert [name for name, metric in metrics.METRICS.items() if metric.needs == "predictions"] == PREDICTION_METRICS
     assert all(name == metric.name for name, metric in metrics.METRICS.items())
 
 
@@ -587,9 +579,7 @@ def test_metrics_table__better_predictions__score_better(name):
     ],
 )
 def test_find_metric__unknown__lists_names_and_the_closest(name, hint):
-    with pytest.raises(
-        ConfigError, match=rf"^metric must be one of 'example_f1', .*; got '{name}'\. .*mean {hint}\?"
-    ):
+    with pytest.raises(ConfigError, match=rf"^metric must be one of 'example_f1', .*; got '{name}'\. .*mean {hint}\?"):
         metrics.find_metric(name)
 
 
@@ -599,9 +589,7 @@ def test_find_metric__nothing_close__no_hint():
 
 
 def test_best__measure_of_probabilities__refused():
-    with pytest.raises(
-        ConfigError, match=r"metric must be a measure of predictions, one of .*; got 'log_loss'"
-    ):
+    with pytest.raises(ConfigError, match=r"metric must be a measure of predictions, one of .*; got 'log_loss'"):
         metrics.threshold_curves([[1]], [[0.5]]).best("log_loss")
 
 

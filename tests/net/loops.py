@@ -141,9 +141,7 @@ def residual(module, norm, states, block):
 def decoder_layer(layer, config, states, tokens, mask, graph):
     one, two, three, four = layer.residuals
     norm, heads = config.norm, config.n_heads
-    states = residual(
-        one, norm, states, lambda u: feature_message(layer.feature_message, u, tokens, mask, heads)
-    )
+    states = residual(one, norm, states, lambda u: feature_message(layer.feature_message, u, tokens, mask, heads))
     states = residual(two, norm, states, lambda u: [feedforward(layer.feature_feedforward, x) for x in u])
     states = residual(three, norm, states, lambda u: label_message(layer.label_message, u, graph, heads))
     return residual(four, norm, states, lambda u: [feedforward(layer.label_feedforward, x) for x in u])
@@ -198,9 +196,7 @@ def mlp(encoder, x):
         if isinstance(layer, torch.nn.Linear):
             x = [max(value, 0.0) for value in linear(layer, x)]
     low, high = -12.0, 8.0
-    return linear(encoder.head.mean, x), [
-        min(max(v, low), high) for v in linear(encoder.head.log_variance, x)
-    ]
+    return linear(encoder.head.mean, x), [min(max(v, low), high) for v in linear(encoder.head.log_variance, x)]
 
 
 # Losses of one row ----------------------------------------------------------------------------------------

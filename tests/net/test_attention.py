@@ -113,8 +113,7 @@ def test_label_message__any_graph__equals_loops(n_heads, masked):
     message = scrambled(LabelMessage(small_config(n_heads=n_heads)))
     states, graph = normal(3, 5, 4, seed=1), graph_of(5) if masked else None
     expected = [
-        loops.label_message(message, row, graph.tolist() if masked else None, n_heads)
-        for row in states.tolist()
+        loops.label_message(message, row, graph.tolist() if masked else None, n_heads) for row in states.tolist()
     ]
     close(message(states, graph), expected)
 
@@ -263,9 +262,7 @@ def test_decoder_layer__two_labels__matches_hand_calculation():
     4. Feed-forward reads (1, -1), (-1, 1): relu of the second place, times (1, -1):
        (4.776772, -1.776772), (-0.276772, 4.276772).
     """
-    layer = DecoderLayer(
-        small_config(dim=2, n_heads=1, feedforward_dim=1, norm="pre"), single_token=True
-    ).double()
+    layer = DecoderLayer(small_config(dim=2, n_heads=1, feedforward_dim=1, norm="pre"), single_token=True).double()
     identity = torch.eye(2).double()
     set_linear(layer.feature_message.value, identity)
     set_linear(layer.feature_feedforward[0], [[1.0, 0.0]])
@@ -292,15 +289,11 @@ def test_decoder_layer__any_settings__equals_loops(seed, norm, n_heads, tokens, 
     layer = scrambled(DecoderLayer(config, single_token=tokens == "one"), seed)
     graph = None if whole_graph else graph_of(5, seed)
     latent, mask = tokens_and_mask(seed)
-    latent, mask = (
-        (latent[:, 1:2], None) if tokens == "one" else (latent, mask if tokens == "padded" else None)
-    )
+    latent, mask = (latent[:, 1:2], None) if tokens == "one" else (latent, mask if tokens == "padded" else None)
     states = normal(1, 5, 4, seed=seed)
     actual = layer(states, latent, mask, graph)
     for row in range(3):
         listens = None if mask is None else mask[row].tolist()
         own_graph = None if graph is None else graph.tolist()
-        expected = loops.decoder_layer(
-            layer, config, states[0].tolist(), latent[row].tolist(), listens, own_graph
-        )
+        expected = loops.decoder_layer(layer, config, states[0].tolist(), latent[row].tolist(), listens, own_graph)
         close(actual[row], expected)

@@ -18,9 +18,7 @@ def hand_decoder(**changes):
 
     All other weights are zero. Read-out rows (1, 0) and (0, 3), biases 0 and 1.
     """
-    decoder = Decoder(
-        2, small_config(dim=2, n_heads=1, feedforward_dim=1, norm="post", **changes), True
-    ).double()
+    decoder = Decoder(2, small_config(dim=2, n_heads=1, feedforward_dim=1, norm="post", **changes), True).double()
     with torch.no_grad():
         for name, parameter in decoder.named_parameters():
             if "norm" not in name:
@@ -110,9 +108,7 @@ def test_decoder__direct_path__adds_a_linear_guess_to_every_layer():
     tokens=st.sampled_from(["one", "several", "padded"]),
     whole_graph=st.booleans(),
 )
-def test_decoder__any_settings__equals_loops(
-    seed, n_layers, norm, share_layers, direct_path, tokens, whole_graph
-):
+def test_decoder__any_settings__equals_loops(seed, n_layers, norm, share_layers, direct_path, tokens, whole_graph):
     config = small_config(n_layers=n_layers, norm=norm, share_layers=share_layers, direct_path=direct_path)
     graph = None if whole_graph else path_graph(4)
     decoder = scrambled(Decoder(4, config, tokens == "one", graph), seed)
@@ -139,9 +135,7 @@ def test_decoder__shared_layers__collect_the_gradient_of_every_round():
     shared = scrambled(Decoder(3, small_config(share_layers=True), True))
     apart = Decoder(3, small_config(share_layers=False), True).double()
     weights = shared.state_dict()
-    copies = {
-        name.replace("layers.0", "layers.1"): weight for name, weight in weights.items() if "layers.0" in name
-    }
+    copies = {name.replace("layers.0", "layers.1"): weight for name, weight in weights.items() if "layers.0" in name}
     apart.load_state_dict(weights | copies)
     for decoder in (shared, apart):
         decoder(normal(2, 1, 4))[-1].sum().backward()
@@ -208,9 +202,7 @@ def test_decoder__complete_graph__is_the_same_with_and_without_a_mask():
 
 
 @settings(max_examples=10, deadline=None)
-@given(
-    seed=SEEDS, norm=st.sampled_from(["post", "pre"]), single=st.booleans(), order=st.permutations(range(5))
-)
+@given(seed=SEEDS, norm=st.sampled_from(["post", "pre"]), single=st.booleans(), order=st.permutations(range(5)))
 def test_decoder__labels_permuted__permutes_the_logits(seed, norm, single, order):
     config = small_config(norm=norm)
     graph = (normal(5, 5, seed=seed) > 0) | torch.eye(5, dtype=torch.bool)

@@ -230,9 +230,7 @@ def test_join__any_sides__keeps_the_pooled_gaussians(pooling):
 # Shapes ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(
-    "not config.getoption('--jaxtyping-packages', None)", reason="shapes are checked by the hook"
-)
+@pytest.mark.skipif("not config.getoption('--jaxtyping-packages', None)", reason="shapes are checked by the hook")
 def test_shapes__that_do_not_fit__are_refused_by_name():
     with pytest.raises(TypeCheckError, match="log_variance"):
         Gaussian(torch.zeros(2, 1, 3), torch.zeros(2, 1, 4))

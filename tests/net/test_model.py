@@ -95,9 +95,7 @@ def test_forward__label_branch__never_sees_the_features():
     network, _ = network_of()
     features = normal(5, N_FEATURES).requires_grad_()
     output = network(features, labels_of(5))
-    gradient = torch.autograd.grad(
-        output.label.layer_logits.sum(), features, retain_graph=True, allow_unused=True
-    )[0]
+    gradient = torch.autograd.grad(output.label.layer_logits.sum(), features, retain_graph=True, allow_unused=True)[0]
     assert gradient is None or (gradient == 0).all()
     assert (torch.autograd.grad(output.feature.layer_logits.sum(), features)[0] != 0).any()
     torch.manual_seed(1)
@@ -170,9 +168,7 @@ def test_predict__one_token__equals_loops():
     expected = []
     for row in features.tolist():
         mean, _ = loops.mlp(network.feature_encoder, row)
-        expected.append(
-            [loops.sigmoid(score) for score in loops.decoder(network.decoder, config, [mean])[-1]]
-        )
+        expected.append([loops.sigmoid(score) for score in loops.decoder(network.decoder, config, [mean])[-1]])
     close(network.predict(features), expected)
 
 
@@ -251,9 +247,7 @@ def test_predict__not_training__is_deterministic(encoder):
 def test_plain_net__any_rows__is_a_linear_readout_of_the_latent_mean():
     network = scrambled(PlainNet(N_FEATURES, N_LABELS, small_config(dim=DIM))).eval()
     features = normal(5, N_FEATURES)
-    expected = [
-        loops.linear(network.readout, loops.mlp(network.feature_encoder, row)[0]) for row in features.tolist()
-    ]
+    expected = [loops.linear(network.readout, loops.mlp(network.feature_encoder, row)[0]) for row in features.tolist()]
     close(network(features), expected)
     close(network.predict(features), [[loops.sigmoid(score) for score in row] for row in expected])
 

@@ -81,14 +81,10 @@ class Dataset:
         raw_labels, label_names = _label_matrix(self.labels, self.label_names)
         n_samples = int(features.shape[0])
         if n_samples == 0:
-            raise DataError(
-                "table must have at least 1 row; got 0 rows (empty table). Check file and filter."
-            )
+            raise DataError("table must have at least 1 row; got 0 rows (empty table). Check file and filter.")
         for what, count in (("feature", features.shape[1]), ("label", raw_labels.shape[1])):
             if count == 0:
-                raise DataError(
-                    f"table must have at least 1 {what} column; got 0 {what}s. Choose some columns."
-                )
+                raise DataError(f"table must have at least 1 {what} column; got 0 {what}s. Choose some columns.")
         _check_names("feature_names", feature_names, int(features.shape[1]))
         _check_names("label_names", label_names, raw_labels.shape[1])
         _check_length("labels", len(raw_labels), n_samples)
@@ -113,9 +109,7 @@ class Dataset:
     def _checked_coordinates(self, n_samples: int) -> tuple[NDArray[np.float64] | None, tuple[str, str]]:
         names = tuple(str(name) for name in self.coordinate_names)
         if len(names) != 2 or names[0] == names[1]:
-            raise DataError(
-                f"coordinate_names must be 2 different names; got {listed(names)}. Name x, then y."
-            )
+            raise DataError(f"coordinate_names must be 2 different names; got {listed(names)}. Name x, then y.")
         if self.coordinates is None:
             return None, names
         try:
@@ -123,9 +117,7 @@ class Dataset:
         except (TypeError, ValueError) as error:
             raise DataError(f"coordinates must be numbers; got {error}. Correct these cells.") from None
         if coordinates.shape != (n_samples, 2):
-            raise DataError(
-                f"coordinates must have shape ({n_samples}, 2); got {coordinates.shape}. One x, y per row."
-            )
+            raise DataError(f"coordinates must have shape ({n_samples}, 2); got {coordinates.shape}. One x, y per row.")
         if not np.isfinite(coordinates).all():
             rows = np.flatnonzero(~np.isfinite(coordinates).all(axis=1))
             raise DataError(
@@ -210,9 +202,7 @@ class Dataset:
             )
         kept = [i for i, name in enumerate(self.label_names) if name not in unwanted]
         if not kept:
-            raise DataError(
-                "at least 1 label must remain; got all of them to drop (0 labels left). Keep some."
-            )
+            raise DataError("at least 1 label must remain; got all of them to drop (0 labels left). Keep some.")
         return self._with(labels=self.labels[:, kept], label_names=tuple(self.label_names[i] for i in kept))
 
     def _with(self, **changes: Any) -> "Dataset":
@@ -276,9 +266,7 @@ def check_trainable(dataset: Dataset) -> None:
     >>> check_trainable(Dataset([[1.0], [2.0]], [[0], [1]]))
     """
     if dataset.n_samples < 2:
-        raise DataError(
-            f"training needs at least 2 rows; got {dataset.n_samples} row. Add rows to the table."
-        )
+        raise DataError(f"training needs at least 2 rows; got {dataset.n_samples} row. Add rows to the table.")
     single = single_class_labels(dataset)
     if single:
         prevalence = ["not observed" if only is None else f"prevalence {only}" for only in single.values()]
@@ -336,9 +324,7 @@ def _kind(name: str, column: "pd.Series[Any]") -> FeatureKind:
         if found == "boolean":
             return "numeric"
         remedy = "Use pandas.to_numeric for numbers, astype(str) for categories, or drop the column."
-    raise DataError(
-        f"feature columns must be numbers, text or bool; got {found} in column {name!r}. {remedy}"
-    )
+    raise DataError(f"feature columns must be numbers, text or bool; got {found} in column {name!r}. {remedy}")
 
 
 def numeric_matrix(frame: pd.DataFrame) -> NDArray[np.float64]:
@@ -624,14 +610,10 @@ def _is_constant(features: FeatureTable) -> NDArray[np.bool_]:
 
 def _check_names(what: str, names: tuple[str, ...], count: int) -> None:
     if len(names) != count:
-        raise DataError(
-            f"{what} must name each of the {count} columns; got {len(names)} names. Give one per column."
-        )
+        raise DataError(f"{what} must name each of the {count} columns; got {len(names)} names. Give one per column.")
     repeated = pd.Index(names)[pd.Index(names).duplicated()].unique()
     if len(repeated):
-        raise DataError(
-            f"{what} must be unique; got duplicate {listed(repeated)}. Rename or drop one of each."
-        )
+        raise DataError(f"{what} must be unique; got duplicate {listed(repeated)}. Rename or drop one of each.")
 
 
 def _check_length(what: str, length: int, n_samples: int) -> None:
@@ -651,9 +633,7 @@ def _row_vector(what: str, values: Any, n_samples: int) -> NDArray[Any] | None:
     _check_length(what, len(vector), n_samples)
     missing = np.flatnonzero(pd.isna(vector))
     if missing.size:
-        raise DataError(
-            f"{what} must be known for every row; got missing ones (rows {listed(missing)}). Fill them in."
-        )
+        raise DataError(f"{what} must be known for every row; got missing ones (rows {listed(missing)}). Fill them in.")
     return vector
 
 

@@ -61,9 +61,7 @@ class FeatureScaler:
 
     def __init__(self, method: ScalingMethod = "standard") -> None:
         if method not in get_args(ScalingMethod):
-            raise ConfigError(
-                f"method must be one of {listed(get_args(ScalingMethod))}; got {method!r}. Choose one."
-            )
+            raise ConfigError(f"method must be one of {listed(get_args(ScalingMethod))}; got {method!r}. Choose one.")
         self.method: ScalingMethod = method
         self.feature_names_in: tuple[str, ...] = ()
         self.kinds: tuple[FeatureKind, ...] = ()
@@ -80,9 +78,7 @@ class FeatureScaler:
     def feature_names_out(self) -> tuple[str, ...]:
         """Names of the columns that come out."""
         numeric, categorical = self._names("numeric"), self._names("categorical")
-        indicators = [
-            f"{name} (missing)" for name, had in zip(numeric, self._had_missing, strict=True) if had
-        ]
+        indicators = [f"{name} (missing)" for name, had in zip(numeric, self._had_missing, strict=True) if had]
         one_hot = [
             f"{name}={'(missing)' if level is None else level}"
             for name, levels in zip(categorical, self._levels, strict=True)
@@ -122,9 +118,7 @@ class FeatureScaler:
                 f"{len(self.feature_names_in)} names. Give one per column."
             )
         if table.shape[0] == 0 or table.shape[1] == 0:
-            raise DataError(
-                f"features must have rows and columns; got shape {tuple(table.shape)}. Choose some rows."
-            )
+            raise DataError(f"features must have rows and columns; got shape {tuple(table.shape)}. Choose some rows.")
         self.kinds = feature_kinds(table)
         self.is_sparse = not isinstance(table, np.ndarray | pd.DataFrame)
         self._levels = []
@@ -255,15 +249,11 @@ class FeatureScaler:
             or any(part.shape != (n_numeric,) for part in sizes)
             or len(scaler._levels) != scaler.kinds.count("categorical")
         ):
-            raise ModelError(
-                "scaler state must have one entry per column; got parts of other lengths. Save it anew."
-            )
+            raise ModelError("scaler state must have one entry per column; got parts of other lengths. Save it anew.")
         return scaler
 
     def _names(self, kind: FeatureKind) -> list[str]:
-        return [
-            name for name, is_kind in zip(self.feature_names_in, self.kinds, strict=True) if is_kind == kind
-        ]
+        return [name for name, is_kind in zip(self.feature_names_in, self.kinds, strict=True) if is_kind == kind]
 
     def _numeric_values(self, table: NDArray[Any] | pd.DataFrame) -> NDArray[np.float64]:
         """Numeric columns in 64 bits; NaN = missing, nothing infinite."""

@@ -100,9 +100,7 @@ class MultilabelStratifiedShuffleSplit(BaseShuffleSplit):
     array([2, 2])
     """
 
-    def __init__(
-        self, n_splits: int = 1, *, test_size: float = 0.2, random_state: RandomState = None
-    ) -> None:
+    def __init__(self, n_splits: int = 1, *, test_size: float = 0.2, random_state: RandomState = None) -> None:
         super().__init__(n_splits=n_splits, test_size=test_size, random_state=random_state)
 
     def _iter_indices(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Indices, Indices]]:
@@ -259,8 +257,7 @@ def spatial_blocks(
         raise DataError(f"coordinates must be finite; got NaN or infinity (rows {listed(rows)}).")
     if (block_size is None) == (n_blocks is None):
         raise ConfigError(
-            f"exactly one of block_size and n_blocks must be given; got block_size={block_size}, "
-            f"n_blocks={n_blocks}."
+            f"exactly one of block_size and n_blocks must be given; got block_size={block_size}, n_blocks={n_blocks}."
         )
     corner = places.min(axis=0)
     if n_blocks is not None:
@@ -346,9 +343,7 @@ def split_dataset(
         parts = _stratify(_presences(dataset.labels), shares, random)
     elif kind == "group":
         if dataset.groups is None:
-            raise ConfigError(
-                "kind='group' must have groups; got a data set without groups. Name a group column."
-            )
+            raise ConfigError("kind='group' must have groups; got a data set without groups. Name a group column.")
         parts = _deal_groups(np.unique(dataset.groups, return_inverse=True)[1], shares, random, "groups")
     elif kind == "block":
         if dataset.coordinates is None:
@@ -410,9 +405,7 @@ def _stratify(present: sparse.csr_array, shares: NDArray[np.float64], random: An
     unlabelled = np.flatnonzero(chosen < 0)
     filling = np.maximum(wanted_rows, 0.0)
     if unlabelled.size:
-        chosen[unlabelled] = np.repeat(
-            np.arange(len(parts)), _apportion(filling / filling.sum(), len(unlabelled))
-        )
+        chosen[unlabelled] = np.repeat(np.arange(len(parts)), _apportion(filling / filling.sum(), len(unlabelled)))
     for place in places:  # tiny tables only: no part may stay empty
         if not (chosen == place).any():
             chosen[np.flatnonzero(chosen == np.bincount(chosen).argmax())[-1]] = place
@@ -507,8 +500,7 @@ def _checked_fractions(fractions: Any) -> NDArray[np.float64]:
     shares = np.asarray(fractions, dtype=np.float64)
     if shares.shape != (3,) or not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-6 or shares[0] == 0:
         raise ConfigError(
-            "fractions must be three shares (train above 0, validation, test) that sum to 1; "
-            f"got {fractions}."
+            f"fractions must be three shares (train above 0, validation, test) that sum to 1; got {fractions}."
         )
     return shares
 

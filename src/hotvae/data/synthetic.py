@@ -127,8 +127,7 @@ class Interaction:
     def __post_init__(self) -> None:
         if not self.sources or self.target in self.sources:
             raise ConfigError(
-                f"sources must name at least one species other than the target {self.target!r}; "
-                f"got {self.sources!r}."
+                f"sources must name at least one species other than the target {self.target!r}; got {self.sources!r}."
             )
 
     @property
@@ -221,9 +220,7 @@ class _Community:
             if effect.target == self.species[species]:
                 strength = np.full(len(features), effect.strength)
                 if effect.condition is not None:
-                    strength *= effect.condition.openness(
-                        features[:, LAYER_NAMES.index(effect.condition.layer)]
-                    )
+                    strength *= effect.condition.openness(features[:, LAYER_NAMES.index(effect.condition.layer)])
                 yield [self.species.index(source) for source in effect.sources], strength
 
     def guild_log_joint(
@@ -543,18 +540,14 @@ def _make_community(
         prevalences[list(guild)] = rng.permutation(np.linspace(low, high, len(guild)))
         for member in guild:
             layers = rng.choice(_N_RELEVANT, size=rng.choice([2, 3, 3]), replace=False)
-            optima[member, layers] = np.clip(
-                habitat[layers] + rng.normal(0.0, 0.4, size=len(layers)), -1.5, 1.5
-            )
+            optima[member, layers] = np.clip(habitat[layers] + rng.normal(0.0, 0.4, size=len(layers)), -1.5, 1.5)
             root = 1 / rng.uniform(0.6, 1.1, size=len(layers))
             correlation = rng.choice([-1, 1]) * rng.uniform(0.5, 0.8)
             shape = np.eye(len(layers))
             if member % 2 == 0:
                 shape[0, 1] = shape[1, 0] = correlation
             precisions[member][np.ix_(layers, layers)] = shape * np.outer(root, root)
-    community = _Community(
-        species, tuple(guilds), tuple(interactions), np.zeros(n_species), optima, precisions
-    )
+    community = _Community(species, tuple(guilds), tuple(interactions), np.zeros(n_species), optima, precisions)
     return replace(community, intercepts=_intercepts(community, prevalences, grid_features))
 
 
@@ -587,9 +580,7 @@ def _intercepts(community: _Community, prevalences: FloatArray, features: FloatA
     return intercepts
 
 
-def _draw(
-    community: _Community, features: FloatArray, n_draws: int, rng: np.random.Generator
-) -> NDArray[np.int8]:
+def _draw(community: _Community, features: FloatArray, n_draws: int, rng: np.random.Generator) -> NDArray[np.int8]:
     niche = community.niche_logits(features)
     uniform = rng.random((n_draws, *niche.shape))
     draws = np.zeros(uniform.shape, dtype=np.int8)
@@ -602,9 +593,7 @@ def _draw(
     return draws
 
 
-def _truth(
-    community: _Community, features: FloatArray, present: NDArray[np.bool_]
-) -> tuple[FloatArray, FloatArray]:
+def _truth(community: _Community, features: FloatArray, present: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
     """Exact marginals, and conditionals given all other species, from one pass over the guilds."""
     niche = community.niche_logits(features)
     marginals, conditionals = np.empty_like(niche), np.empty_like(niche)

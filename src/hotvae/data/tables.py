@@ -96,9 +96,7 @@ def read_frame(
             delimiter = "\t" if kind in (".tsv", ".tab") else _delimiter(text)
             frame = _parse_delimited(text, source, delimiter, decimal, text_columns)
     if len(frame) == 0:
-        raise DataError(
-            f"table must have at least 1 row; got 0 rows in {str(source)!r} (empty table). Check the file."
-        )
+        raise DataError(f"table must have at least 1 row; got 0 rows in {str(source)!r} (empty table). Check the file.")
     return frame
 
 
@@ -248,9 +246,7 @@ def dataset_from_frame(
     taken = set(reserved) | set(dropped)
     if label_frame is None:
         if labels is None:
-            raise ConfigError(
-                "labels must name the label columns; got none. Pass labels='sp_*', or a label_table."
-            )
+            raise ConfigError("labels must name the label columns; got none. Pass labels='sp_*', or a label_table.")
         label_names = _match(labels, columns, "labels", taken)
         label_columns = frame[label_names]
     else:
@@ -336,14 +332,10 @@ def read_features(
         features, names, _ = _npz_parts(archive, source)
         order = _column_order(names, feature_names, ignore, ignore_unknown)
         if isinstance(features, np.ndarray):
-            rows = (
-                None if id_column is None else pd.Index(_npz_rows(archive, id_column, source), name=id_column)
-            )
+            rows = None if id_column is None else pd.Index(_npz_rows(archive, id_column, source), name=id_column)
             return pd.DataFrame(features[:, order], columns=list(feature_names), index=rows)
         return sparse.csr_array(features[:, order])
-    categorical = [
-        name for name, expects in zip(feature_names, expected, strict=True) if expects == "categorical"
-    ]
+    categorical = [name for name, expects in zip(feature_names, expected, strict=True) if expects == "categorical"]
     text_columns = [*categorical, *([] if id_column is None else [id_column])]
     frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=text_columns)
     ids = None
@@ -498,13 +490,10 @@ def _checked_path(path: str | os.PathLike[str]) -> tuple[Path, str]:
     kind = _suffix(source)
     if kind not in _FORMATS:
         raise DataError(
-            f"table must be one of {', '.join(_FORMATS)} (text also .gz); got {source.name!r}. "
-            "Convert it to CSV."
+            f"table must be one of {', '.join(_FORMATS)} (text also .gz); got {source.name!r}. Convert it to CSV."
         )
     if source.stat().st_size == 0:
-        raise DataError(
-            f"table must have a header and rows; got an empty file ({str(source)!r}). Make it anew."
-        )
+        raise DataError(f"table must have a header and rows; got an empty file ({str(source)!r}). Make it anew.")
     return source, kind
 
 
@@ -524,9 +513,7 @@ def _read_text(source: Path, encoding: str) -> str:
         raise _unreadable(source, error) from error
     try:
         # Spreadsheets put a byte-order mark in front of UTF-8; it is no part of the first column's name.
-        text = raw.decode(
-            "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
-        )
+        text = raw.decode("utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(
@@ -534,16 +521,12 @@ def _read_text(source: Path, encoding: str) -> str:
             f"{str(source)!r}). Save the file as UTF-8, or pass its encoding, such as encoding='latin-1'."
         ) from None
     except LookupError:
-        raise ConfigError(
-            f"encoding must be one Python knows; got {encoding!r}. Try 'utf-8' or 'latin-1'."
-        ) from None
+        raise ConfigError(f"encoding must be one Python knows; got {encoding!r}. Try 'utf-8' or 'latin-1'.") from None
     if "\0" in text:
         raise DataError(f"table must be text; got a binary file ({str(source)!r}). Save it as UTF-8 text.")
     text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
     if not text or text.isspace():
-        raise DataError(
-            f"table must have a header and rows; got an empty file ({str(source)!r}). Make it anew."
-        )
+        raise DataError(f"table must have a header and rows; got an empty file ({str(source)!r}). Make it anew.")
     return text
 
 
@@ -564,9 +547,7 @@ def _read_parquet(source: Path) -> pd.DataFrame:
 
 def _records(lines: Iterable[str], delimiter: str) -> Any:
     # Lines get their end back: inside quotes it belongs to the cell.
-    return csv.reader(
-        (f"{line}\n" for line in lines), delimiter=delimiter, skipinitialspace=True, strict=True
-    )
+    return csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, skipinitialspace=True, strict=True)
 
 
 def _delimiter(text: str) -> str:
@@ -647,9 +628,7 @@ def _check_duplicates(names: list[str], source: Path) -> None:
 
 # --- ARFF ------------------------------------------------------------------------------------------------
 
-_ARFF_ATTRIBUTE = re.compile(
-    r"""@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s{]+)\s*(.*)""", re.IGNORECASE
-)
+_ARFF_ATTRIBUTE = re.compile(r"""@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s{]+)\s*(.*)""", re.IGNORECASE)
 _ARFF_NUMERIC = ("numeric", "real", "integer")
 
 
@@ -686,9 +665,7 @@ def _split(text: str, separator: str = ",") -> list[str]:
     """Split at separators outside of quotes."""
     if "'" not in text and '"' not in text:
         return [field.strip() for field in text.split(separator)]
-    fields = re.findall(
-        rf"""((?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^{separator}'"])*)(?:{separator}|$)""", text
-    )
+    fields = re.findall(rf"""((?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^{separator}'"])*)(?:{separator}|$)""", text)
     # The pattern also matches the empty string behind a last field that ran to the end.
     return [field.strip() for field in (fields if text.endswith(separator) else fields[:-1])]
 
@@ -732,9 +709,7 @@ def _parse_arff(text: str, source: Path) -> pd.DataFrame:
     except ValueError as error:
         raise DataError(f"{error} (line {number} of {str(source)!r}). Correct this line.") from None
     if not in_data or not attributes:
-        raise DataError(
-            f"ARFF must have @attribute and @data lines; got neither or one of them ({str(source)!r})."
-        )
+        raise DataError(f"ARFF must have @attribute and @data lines; got neither or one of them ({str(source)!r}).")
     _check_duplicates([attribute.name for attribute in attributes], source)
     return _arff_frame(attributes, rows, any_sparse)
 
@@ -771,9 +746,7 @@ def _arff_frame(
         codes is not None and (codes.get(first, 0.0) if first is not None else 0.0) == 0.0
         for codes, first in zip(numbers, omitted, strict=True)
     ):
-        entries = [
-            (i, j, _number(value, numbers[j])) for i, row in enumerate(rows) for j, value in row.items()
-        ]
+        entries = [(i, j, _number(value, numbers[j])) for i, row in enumerate(rows) for j, value in row.items()]
         values = np.array([value for _, _, value in entries], dtype=np.float64)
         places = np.array([(i, j) for i, j, _ in entries], dtype=np.intp).reshape(-1, 2)
         if not np.isnan(values).any():
@@ -846,9 +819,7 @@ def _npz_parts(
         except (ValueError, IndexError, TypeError) as error:
             raise _unreadable(source, error) from error
     if features.ndim != 2:
-        raise DataError(
-            f"X must have 2 dimensions; got {features.ndim} ({str(source)!r}). One row per sample."
-        )
+        raise DataError(f"X must have 2 dimensions; got {features.ndim} ({str(source)!r}). One row per sample.")
     names = _npz_key(archive, "feature_names")
     width = int(features.shape[1])
     feature_names = [f"feature_{i}" for i in range(width)] if names is None else [str(name) for name in names]
@@ -873,9 +844,7 @@ def _npz_labels(archive: dict[str, NDArray[Any]], labels: NDArray[Any]) -> pd.Da
 
 def _npz_rows(archive: dict[str, NDArray[Any]], key: str, source: Path) -> NDArray[Any]:
     if key not in archive:
-        raise DataError(
-            f"npz must hold {key!r}; got {listed(archive, 20)} ({str(source)!r}). Name one of these."
-        )
+        raise DataError(f"npz must hold {key!r}; got {listed(archive, 20)} ({str(source)!r}). Name one of these.")
     return archive[key]
 
 
@@ -922,9 +891,7 @@ def _npz_frame(source: Path) -> pd.DataFrame:
     archive = _read_npz(source)
     features, names, labels = _npz_parts(archive, source)
     if not isinstance(features, np.ndarray):
-        raise DataError(
-            f"a frame must be dense; got the sparse file {str(source)!r}. Use read_table or read_features."
-        )
+        raise DataError(f"a frame must be dense; got the sparse file {str(source)!r}. Use read_table or read_features.")
     frame = pd.DataFrame(features, columns=names)
     if labels is None:
         return frame
@@ -945,16 +912,12 @@ def _names(names: str | Sequence[str] | None, columns: Sequence[str]) -> list[st
     return [str(name) for name in names]
 
 
-def _match(
-    patterns: str | Sequence[str], columns: Sequence[str], what: str, taken: Iterable[str] = ()
-) -> list[str]:
+def _match(patterns: str | Sequence[str], columns: Sequence[str], what: str, taken: Iterable[str] = ()) -> list[str]:
     """Columns that a name or glob stands for, in the order of the table."""
     used, chosen = set(taken), set()
     for pattern in _names(patterns, columns):
         if pattern in used:
-            raise DataError(
-                f"{what} must not have another role; got {pattern!r} twice. Give each column one role."
-            )
+            raise DataError(f"{what} must not have another role; got {pattern!r} twice. Give each column one role.")
         found = [pattern] if pattern in columns else [name for name in columns if fnmatchcase(name, pattern)]
         if not set(found) - used:
             close = close_names([pattern.rstrip("*")], columns) or f" (columns: {listed(columns)})"
@@ -1003,9 +966,7 @@ def _joined_labels(
 ) -> pd.DataFrame:
     """Label columns of the second table in the row order of the first."""
     if id_column is None:
-        raise ConfigError(
-            "label_table must be joined by a column; got no id_column. Name the column of both tables."
-        )
+        raise ConfigError("label_table must be joined by a column; got no id_column. Name the column of both tables.")
     columns = [str(column) for column in label_frame.columns]
     label_frame = label_frame.set_axis(columns, axis=1)
     _check_present([id_column], columns)
@@ -1068,9 +1029,7 @@ def _numbers_of_text(name: str, column: "pd.Series[Any]") -> NDArray[np.float64]
 
 
 def _coordinate_values(columns: pd.DataFrame) -> NDArray[np.float64]:
-    text = [
-        str(name) for name, kind in zip(columns, feature_kinds(columns), strict=True) if kind != "numeric"
-    ]
+    text = [str(name) for name, kind in zip(columns, feature_kinds(columns), strict=True) if kind != "numeric"]
     if text:
         raise DataError(f"coordinates must be numbers; got text in {listed(text)}. Use degrees or metres.")
     return numeric_matrix(columns)
@@ -1115,9 +1074,7 @@ def _check_text(features: pd.DataFrame) -> None:
         codes, levels = text_levels(column)
         counts = np.bincount(codes[codes >= 0], minlength=len(levels))
         half = counts.sum() / 2
-        is_comma = np.array(
-            [_DECIMAL_COMMA.fullmatch(level.strip()) is not None for level in levels], dtype=bool
-        )
+        is_comma = np.array([_DECIMAL_COMMA.fullmatch(level.strip()) is not None for level in levels], dtype=bool)
         is_number = ~np.isnan([_parsed(level) for level in levels])
         if counts[is_number | is_comma].sum() > half:
             wrong = np.flatnonzero(~is_number)

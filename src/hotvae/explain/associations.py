@@ -129,9 +129,7 @@ class Association:
 
     def describe(self) -> str:
         """Say the association in one line."""
-        parts = [
-            f"{self.pair[0]} and {self.pair[1]}: {self.association:+.2f} (z {self.z:.1f})".replace("-", "−")
-        ]
+        parts = [f"{self.pair[0]} and {self.pair[1]}: {self.association:+.2f} (z {self.z:.1f})".replace("-", "−")]
         parts += [contrast.describe() for contrast in (self.where, self.third) if contrast is not None]
         return "; ".join(parts)
 
@@ -264,9 +262,7 @@ def strongest_associations(
     third_screen = _screen(min_z, len(ranked) * (len(names) - 2), chance_reports)
     found = []
     for i, j in ranked[:n]:
-        model = _PairModel(
-            table[:, i], table[:, j], residuals[:, i], residuals[:, j], observed[:, i] & observed[:, j]
-        )
+        model = _PairModel(table[:, i], table[:, j], residuals[:, i], residuals[:, j], observed[:, i] & observed[:, j])
         where = _clearest(
             ((name, model.contrast(high.astype(float), high, known)) for name, high, known in splits),
             feature_screen,
@@ -279,9 +275,7 @@ def strongest_associations(
                 thirds.append((names[k], given.contrast(label.residuals, label.present, label.observed)))
         third = _clearest(thirds, third_screen, is_label=True)
         found.append(
-            Association(
-                (names[i], names[j]), float(overall.correlation[i, j]), float(overall.z[i, j]), where, third
-            )
+            Association((names[i], names[j]), float(overall.correlation[i, j]), float(overall.z[i, j]), where, third)
         )
     return found
 
@@ -289,9 +283,7 @@ def strongest_associations(
 # --- pairs -----------------------------------------------------------------------------------------------
 
 
-def _residuals(
-    labels: npt.ArrayLike, probs: npt.ArrayLike
-) -> tuple[FloatArray, BoolArray, BoolArray, FloatArray]:
+def _residuals(labels: npt.ArrayLike, probs: npt.ArrayLike) -> tuple[FloatArray, BoolArray, BoolArray, FloatArray]:
     """Residuals (0 where not observed), observed cells, present cells, and the probabilities in float64."""
     cells = check_labels(labels)
     table = check_probs(probs, cells.positive.shape).astype(np.float64)
@@ -383,9 +375,7 @@ class _PairModel:
         low, high = (float(self._departure(bound)[0].sum()) for bound in (-MAX_LOG_ODDS, MAX_LOG_ODDS))
         if low <= 0 or high >= 0:
             return -MAX_LOG_ODDS if low <= 0 else MAX_LOG_ODDS
-        return float(
-            brentq(lambda value: self._departure(value)[0].sum(), -MAX_LOG_ODDS, MAX_LOG_ODDS, xtol=1e-3)
-        )
+        return float(brentq(lambda value: self._departure(value)[0].sum(), -MAX_LOG_ODDS, MAX_LOG_ODDS, xtol=1e-3))
 
     def _departure(self, log_odds_ratio: float) -> tuple[FloatArray, FloatArray]:
         first, second = self.first_probs, self.second_probs
@@ -413,14 +403,10 @@ class _PairModel:
             probs[place] = conditional
         return _PairModel(probs[0], probs[1], residuals[0], residuals[1], both)
 
-    def contrast(
-        self, score: FloatArray, high: BoolArray, known: BoolArray
-    ) -> tuple[float, float, float] | None:
+    def contrast(self, score: FloatArray, high: BoolArray, known: BoolArray) -> tuple[float, float, float] | None:
         """Correlations on both sides, and the score test that the log odds ratio follows ``score``."""
         usable = self.observed & known
-        sides = [
-            _correlation(self.first[rows], self.second[rows]) for rows in (usable & ~high, usable & high)
-        ]
+        sides = [_correlation(self.first[rows], self.second[rows]) for rows in (usable & ~high, usable & high)]
         departure, slope = (values * usable for values in self._score)
         if None in sides or slope.sum() == 0:
             return None
@@ -479,9 +465,7 @@ def _row_weights(weights: npt.ArrayLike | None, n_rows: int) -> FloatArray:
     wrong = ~(np.isfinite(values) & (values >= 0))
     if wrong.any():
         rows = np.flatnonzero(wrong)
-        raise DataError(
-            f"weights must be finite and at least 0; got {values[rows[0]]} (rows {listed(rows)})."
-        )
+        raise DataError(f"weights must be finite and at least 0; got {values[rows[0]]} (rows {listed(rows)}).")
     return values
 
 

@@ -82,8 +82,7 @@ def _table(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
         ) from error
     if table.ndim != 2:
         raise DataError(
-            f"{name} must have shape (n_samples, n_labels); got {table.shape}. "
-            "For a single label use .reshape(-1, 1)."
+            f"{name} must have shape (n_samples, n_labels); got {table.shape}. For a single label use .reshape(-1, 1)."
         )
     if not table.size:
         raise DataError(f"{name} must hold at least one row and one label; got shape {table.shape}.")
@@ -193,9 +192,7 @@ def _check_predictions(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> tup
     return cells, predicted & cells.observed
 
 
-def _check_probs_of(
-    labels: npt.ArrayLike, probs: npt.ArrayLike
-) -> tuple[LabelCells, npt.NDArray[np.floating[Any]]]:
+def _check_probs_of(labels: npt.ArrayLike, probs: npt.ArrayLike) -> tuple[LabelCells, npt.NDArray[np.floating[Any]]]:
     cells = check_labels(labels)
     return cells, check_probs(probs, cells.positive.shape)
 
@@ -384,9 +381,7 @@ def _sorted_by_label(
     Sorting values label by label and looking the positives up is several times faster than ranking the whole
     table by argsort, and gives the same ranks.
     """
-    rows = zip(
-        *(np.ascontiguousarray(table.T) for table in (probs, cells.positive, cells.observed)), strict=True
-    )
+    rows = zip(*(np.ascontiguousarray(table.T) for table in (probs, cells.positive, cells.observed)), strict=True)
     for values, positive, observed in rows:
         yield np.sort(values[observed]), np.sort(values[positive])
 
@@ -852,8 +847,7 @@ def _check_threshold_grid(thresholds: npt.ArrayLike) -> FloatArray:
     if grid.ndim != 1 or not grid.size or not ((grid >= 0) & (grid <= 1)).all() or (np.diff(grid) <= 0).any():
         shown = listed(grid.tolist()) or "none" if grid.ndim == 1 else f"shape {grid.shape}"
         raise ConfigError(
-            f"thresholds must be a list of ascending numbers between 0 and 1; got {shown}. "
-            "Sort them with np.unique."
+            f"thresholds must be a list of ascending numbers between 0 and 1; got {shown}. Sort them with np.unique."
         )
     return grid
 
@@ -1048,9 +1042,7 @@ def find_metric(name: str, needs: Literal["predictions", "probs"] | None = None)
     raise ConfigError(f"metric must {rule} of {listed(names, limit=len(names))}; got {name!r}.{hint}")
 
 
-def score(
-    labels: npt.ArrayLike, probs: npt.ArrayLike, metric: str, thresholds: npt.ArrayLike = THRESHOLDS
-) -> Score:
+def score(labels: npt.ArrayLike, probs: npt.ArrayLike, metric: str, thresholds: npt.ArrayLike = THRESHOLDS) -> Score:
     """Value of a named measure, as used to choose between models on validation rows.
 
     Parameters

@@ -1,0 +1,86 @@
+"""The house itself: layers, public names, lazy imports, documentation that keeps up."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hotvae
+from hotvae.config import LossWeights, NetConfig
+from hotvae.metrics import METRICS
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src" / "hotvae").rglob("*.py"))
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+def test_imports__of_every_file__keep_to_their_room(path):
+    room = path.relative_to(ROOT / "src" / "hotvae").parts[0].removesuffix(".py")
+    names = {name.split(".")[0] for name in imports_of(path)}
+    if room in ("data", "graph", "metrics", "thresholds", "config", "errors", "settings"):
+        assert "torch" not in names
+    if room == "net":
+        assert names <= {"torch", "jaxtyping", "hotvae", "dataclasses", "collections", "typing"}
+    assert "pickle" not in names
+
+
+def test_public_names__all_exist__and_are_few():
+    for name in hotvae.__all__:
+        assert getattr(hotvae, name).__doc__
+    assert len(hotvae.__all__) <= 10
+    assert dir(hotvae) == hotvae.__all__
+    with pytest.raises(AttributeError, match="no attribute 'oracle'"):
+        _ = hotvae.oracle
+
+
+def test_import_hotvae__alone__does_not_wait_for_torch():
+    check = "import hotvae, sys; assert not {'torch', 'sklearn', 'pandas'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_model_page__names_every_setting_and_file():
+    page = (ROOT / "docs" / "model.md").read_text()
+    for weight in ("bce", "intermediate", "ranking", "kl"):
+        assert hasattr(LossWeights(), weight)
+        assert f"`{weight}_weight`" in page
+    for name in ("dim", "n_layers"):
+        assert hasattr(NetConfig(), name)
+        assert f"`{name}`" in page
+    for file in set(re.findall(r"`((?:net/|metrics/)?\w+\.py)`", page)):
+        assert (ROOT / "src" / "hotvae" / file).exists(), file
+
+
+def test_paper_notes__referred_to_in_code__exist():
+    page = (ROOT / "docs" / "paper_notes.md").read_text()
+    cited = {note for path in SOURCES for note in re.findall(r"\bP\d{1,2}\b", path.read_text())}
+    assert cited
+    for note in cited:
+        assert f"| {note} |" in page, note
+
+
+def test_public_functions__every_one__has_an_example():
+    """Commands of the command line are exempt: their examples are in its help and in the README."""
+    missing = [
+        f"{path.stem}.{node.name}"
+        for path in SOURCES
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and path.stem != "cli"
+        if ">>>" not in (ast.get_docstring(node) or "")
+    ]
+    assert not missing, missing
+
+
+def test_metrics_table__titles__are_unique():
+    titles = [metric.title for metric in METRICS.values()]
+    assert len(set(titles)) == len(titles)
