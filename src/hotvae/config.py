@@ -235,7 +235,7 @@ class TrainConfig(_Checked):
     warmup_epochs: float = 1.0
     clip_norm: float = 1.0
     average_decay: float = 0.99
-    selection_metric: str = "macro_f1"
+    selection_metric: str = "log_loss"
     patience: int = 15
     precision: Precision = "float32"
 

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from hotvae.checkpoint import read_tensors, write_tensors
 from hotvae.config import TrainConfig
 from hotvae.errors import ConfigError, DataError, DataWarning, TrainingError
-from hotvae.metrics.multilabel import METRICS, THRESHOLDS, log_loss, score
+from hotvae.metrics import METRICS, THRESHOLDS, score
 from hotvae.progress import Progress, Silent
 
 Matrix = NDArray[np.floating[Any]] | sparse.csr_array | sparse.csr_matrix
@@ -80,7 +80,8 @@ class History:
     ----------
     records : list of dict
         One entry per epoch: ``epoch``, ``loss``, each term as ``loss_<term>``, ``learning_rate``, ``seconds`` and,
-        with validation rows, ``validation_log_loss`` and ``validation_<metric>`` with its ``threshold``.
+        with validation rows, ``validation_log_loss``, ``validation_macro_f1`` and ``validation_<metric>`` of the
+        selection metric with its ``threshold``.
     best_epoch : int
         The epoch whose weights were kept, counted from 1.
     stopped : str
@@ -468,11 +469,12 @@ def _select(job: _Job, state: _State, record: dict[str, Any]) -> None:
         record["failed"] = {"validation probabilities": float(probs[~np.isfinite(probs)][0])}
         return
     metric = job.config.selection_metric
-    value, threshold = score(validation.labels, probs, metric, THRESHOLDS)
-    record["validation_log_loss"] = log_loss(validation.labels, probs)
-    record[f"validation_{metric}"] = value
-    if threshold is not None:
-        record["threshold"] = threshold
+    # The loss and the paper's choice are always recorded, so that curves can be compared between runs.
+    for name in dict.fromkeys(("log_loss", "macro_f1", metric)):
+        record[f"validation_{name}"], threshold = score(validation.labels, probs, name, THRESHOLDS)
+        if name == metric and threshold is not None:
+            record["threshold"] = threshold
+    value = record[f"validation_{metric}"]
     if epoch == 1 and math.isnan(value):
         warnings.warn(
             f"selection_metric {metric!r} is undefined on the validation rows; the last epoch is kept.",
