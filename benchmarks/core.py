@@ -18,8 +18,6 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
 import numpy as np
 from scipy import stats
 

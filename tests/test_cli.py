@@ -819,7 +819,7 @@ def test_demo__json__is_one_object_without_nan(tmp_path, run, monkeypatch):
     from hotvae import demo
 
     def finished(out, *, seed, progress, n_threads):
-        assert (progress, n_threads) == ("silent", None)
+        assert (progress, n_threads) == ("silent", 1)
         measures = dict.fromkeys(demo.SHOWN_METRICS, 0.5) | {"median_auc": float("nan")}
         return demo.DemoResult(out, seed, (demo.ModelScores("HOT-VAE", measures, 9.0),), (), (), 0)
 

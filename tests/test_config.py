@@ -128,7 +128,7 @@ def test_config__choice__takes_its_words_and_no_other(kind, name, choices):
 
 
 def test_net_config__dim_not_a_multiple_of_heads__is_refused():
-    with pytest.raises(ConfigError, match=r"^dim must be a multiple of n_heads \(4\); got 30 \(NetConfig\)\. Set dim"):
+    with pytest.raises(ConfigError, match=r"^dim must be a multiple of n_heads \(4\); got 30 \(NetConfig\)\. Choose"):
         NetConfig(dim=30, n_heads=4)
 
 

@@ -68,7 +68,7 @@ def test_demo__table__lists_models_and_measures_in_order(demo):
 def test_demo__truth_row__equals_evaluate_on_the_true_probabilities(demo):
     region = virtual_region(300, random_state=3)
     parts = split_dataset(region.dataset, fractions=FRACTIONS, random_state=3)
-    assert [len(rows) for rows in (parts.train, parts.validation, parts.test)] == [120, 30, 150]
+    assert [len(rows) for rows in (parts.train, parts.validation, parts.test)] == [90, 30, 180]
     labels, probs = region.dataset.labels, region.marginals
     cuts = tune_thresholds(labels[parts.validation], probs[parts.validation])
     expected = evaluate(labels[parts.test], probs[parts.test], cuts)
@@ -97,14 +97,14 @@ def test_demo__region_file__holds_the_whole_region(demo):
     np.testing.assert_array_equal(data.labels, region.dataset.labels)
     np.testing.assert_allclose(data.features, region.dataset.features)
     assert data.feature_names == region.dataset.feature_names
-    assert len(pd.read_csv(demo.out / "test_sites.csv")) == 150
+    assert len(pd.read_csv(demo.out / "test_sites.csv")) == 180
 
 
 def test_demo__results_file__records_what_is_needed_to_repeat_it(demo):
     notes = json.loads((demo.out / "results.json").read_text(encoding="utf-8"))
     assert notes["seed"] == 3
     assert notes["table"] == demo_table(demo)
-    assert notes["rows"] == {"train": 120, "validation": 30, "test": 150}
+    assert notes["rows"] == {"train": 90, "validation": 30, "test": 180}
     assert set(notes["versions"]) == {"python", "hotvae", "torch", "numpy", "scikit-learn"}
     assert notes["command"].startswith("hotvae demo --seed 3")
     assert notes["settings"]["networks"]["max_epochs"] == 2

@@ -234,7 +234,7 @@ def test_fit__leaves_the_callers_random_numbers_alone(region):
 
 def test_fit__given_validation_rows__choose_epoch_and_thresholds(region):
     train, held = np.arange(100), np.arange(100, 150)
-    model = HotVAEClassifier(**{**TINY, "max_epochs": 6}).fit(
+    model = HotVAEClassifier(**{**TINY, "max_epochs": 6, "selection_metric": "macro_f1"}).fit(
         region.features[train], region.labels[train], validation=(region.features[held], region.labels[held])
     )
     probs = model.predict_proba(region.features[held])

@@ -700,3 +700,32 @@ def test_check_probs__float32__neither_copied_nor_widened():
 def test_options__that_do_not_fit__clear_error(call, message):
     with pytest.raises(ConfigError, match=message):
         call()
+
+
+def test_paired_log_loss__two_rows__matches_hand_calculation():
+    """Row gaps ln(.4/.8) = -.693147 and 0: mean -.346574, sd .490129, half width 1.96 * .490129 / sqrt 2 = .679274."""
+    gap, half_width = metrics.paired_log_loss([[1], [1]], [[0.8], [0.5]], [[0.4], [0.5]])
+    assert gap == pytest.approx(-0.346574, abs=1e-6)
+    assert half_width == pytest.approx(0.679274, abs=1e-5)
+
+
+def test_paired_log_loss__full_rows__gap_is_the_difference_of_log_losses():
+    rng = np.random.default_rng(0)
+    labels, first, second = rng.integers(0, 2, (30, 4)), rng.random((30, 4)), rng.random((30, 4))
+    gap, _ = metrics.paired_log_loss(labels, first, second)
+    assert gap == pytest.approx(metrics.log_loss(labels, first) - metrics.log_loss(labels, second))
+    assert metrics.paired_log_loss(labels, second, first)[0] == pytest.approx(-gap)
+
+
+def test_paired_log_loss__unobserved_cells_and_rows__left_out():
+    labels = [[1, np.nan], [np.nan, np.nan], [0, 1]]
+    probs, rival = np.full((3, 2), 0.5), np.full((3, 2), 0.25)
+    gap, _ = metrics.paired_log_loss(labels, probs, rival)
+    first, last = np.log(0.25 / 0.5), (np.log(0.75 / 0.5) + np.log(0.25 / 0.5)) / 2
+    assert gap == pytest.approx((first + last) / 2)
+
+
+def test_paired_log_loss__one_row__has_no_interval():
+    gap, half_width = metrics.paired_log_loss([[1]], [[0.5]], [[0.25]])
+    assert gap == pytest.approx(-np.log(2))
+    assert np.isnan(half_width)

@@ -604,6 +604,46 @@ def log_loss(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     return -float(np.log(of_truth).mean())
 
 
+def paired_log_loss(labels: npt.ArrayLike, probs: npt.ArrayLike, rival_probs: npt.ArrayLike) -> tuple[float, float]:
+    """Difference in log loss between two models on the same rows, with its 95 % interval over rows.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples, n_labels)
+        0, 1 or NaN.
+    probs, rival_probs : array-like of shape (n_samples, n_labels)
+        Probabilities of the two models.
+
+    Returns
+    -------
+    gap : float
+        Mean over rows of the first model's loss minus the rival's; below 0 the first is better.
+    half_width : float
+        Half of the 95 % interval of that mean (normal approximation, rows taken as independent); NaN for one row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gap, half_width = paired_log_loss(np.ones((2, 1)), [[0.8], [0.5]], [[0.4], [0.5]])
+    >>> round(gap, 4), round(half_width, 4)
+    (-0.3466, 0.6793)
+    """
+    cells = check_labels(labels)
+    rows = [_row_log_loss(cells, check_probs(values, cells.positive.shape)) for values in (probs, rival_probs)]
+    gaps = (rows[0] - rows[1])[cells.observed.any(axis=1)]
+    spread = gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.nan
+    return _mean(gaps), float(1.959964 * spread)
+
+
+def _row_log_loss(cells: LabelCells, probs: npt.NDArray[np.floating[Any]]) -> FloatArray:
+    """Log loss of each row over its observed cells; NaN for a row without one."""
+    eps = np.finfo(probs.dtype).eps
+    clipped = np.clip(probs.astype(np.float64), eps, 1 - eps)
+    loss = -np.log(np.where(cells.positive, clipped, 1 - clipped))
+    counts = cells.observed.sum(axis=1)
+    return np.where(counts > 0, (loss * cells.observed).sum(axis=1) / np.maximum(counts, 1), np.nan)
+
+
 def brier_score(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     """Brier score: squared difference of label and probability, mean over observed cells.
 
