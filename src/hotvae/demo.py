@@ -288,13 +288,14 @@ def comparison(result: DemoResult) -> list[str]:
     Examples
     --------
     >>> print(*comparison(DemoResult(Path("."), 0, (), (), (), 0, {"trees": (-0.008, 0.001)})))
-    log loss of HOT-VAE minus that of trees: -0.0080 ± 0.0010 (95 % over test sites): HOT-VAE is ahead
+    log loss of HOT-VAE minus that of trees: -0.0080 ± 0.0010 (95 %, over test sites): HOT-VAE is ahead
     """
     sentences = []
     for rival, (gap, half_width) in result.gaps.items():
         verdict = "level" if abs(gap) <= half_width else "HOT-VAE is ahead" if gap < 0 else "HOT-VAE is behind"
         sentences.append(
-            f"log loss of HOT-VAE minus that of {rival}: {gap:+.4f} ± {half_width:.4f} (95 % over test sites): {verdict}"
+            f"log loss of HOT-VAE minus that of {rival}: {gap:+.4f} ± {half_width:.4f} (95 %, over test sites): "
+            f"{verdict}"
         )
     return sentences
 
