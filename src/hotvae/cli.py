@@ -586,9 +586,8 @@ def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
         grid.add_column(title, justify="left" if is_name else "right", no_wrap=not is_name)
     for row in rows:
         grid.add_row(*(cell(title, value) for title, value in row.items()))
-    console = Console()
     # A log file has no width of its own; the table is 90 columns wide.
-    console.print(grid, width=None if console.is_terminal else max(console.width, 90))
+    Console(width=None if sys.stdout.isatty() else 90).print(grid)
 
 
 def _print_training(summary: Mapping[str, Any], title: str, table: Path) -> None:
