@@ -710,7 +710,7 @@ def test_unexpected_exception__is_not_hidden(folder, monkeypatch):
     def broken(path):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("hotvae.estimator.load_model", broken)
+    monkeypatch.setattr("hotvae.models.load_model", broken)
     with pytest.raises(ZeroDivisionError, match="a bug"):
         main(["info", str(folder / "model")])
 
@@ -723,7 +723,7 @@ def test_warnings__repeated__are_shown_once_and_filters_are_given_back(folder, m
             warnings.warn("twice\n  over", DataWarning, stacklevel=1)
         return load_model(path)
 
-    monkeypatch.setattr("hotvae.estimator.load_model", warned)
+    monkeypatch.setattr("hotvae.models.load_model", warned)
     before = list(warnings.filters)
     assert run("info", folder / "model")[2] == "warning: twice over\n"
     assert list(warnings.filters) == before

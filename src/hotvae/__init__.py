@@ -7,7 +7,8 @@ The package follows the data, top to bottom:
 3. :mod:`hotvae.net`: encoders, latent Gaussians, message-passing decoder, losses;
 4. :mod:`hotvae.training` and :mod:`hotvae.checkpoint`: the one loop, and files that survive;
 5. :mod:`hotvae.metrics` and :mod:`hotvae.thresholds`: how good it is, and where to cut;
-6. :mod:`hotvae.estimator`: the scikit-learn face; :mod:`hotvae.cli`: the command line.
+6. :mod:`hotvae.network_classifier`, :mod:`hotvae.estimator` and :mod:`hotvae.baselines`: the scikit-learn faces;
+7. :mod:`hotvae.models` and :mod:`hotvae.runs`: saved models and whole jobs; :mod:`hotvae.cli`: the command line.
 
 Names are loaded when they are first used, so that ``import hotvae`` does not wait for torch.
 """
@@ -16,12 +17,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hotvae.baselines.plain import PlainNetClassifier
     from hotvae.data.dataset import Dataset
     from hotvae.data.splits import split_dataset
     from hotvae.data.synthetic import virtual_region
     from hotvae.data.tables import read_table
     from hotvae.errors import HotVAEError
-    from hotvae.estimator import HotVAEClassifier, PlainNetClassifier, load_model
+    from hotvae.estimator import HotVAEClassifier
+    from hotvae.models import load_model
     from hotvae.threshold_tuner import ThresholdTuner
     from hotvae.thresholds import evaluate
 
@@ -29,10 +32,10 @@ _HOMES = {
     "Dataset": "hotvae.data.dataset",
     "HotVAEClassifier": "hotvae.estimator",
     "HotVAEError": "hotvae.errors",
-    "PlainNetClassifier": "hotvae.estimator",
+    "PlainNetClassifier": "hotvae.baselines.plain",
     "ThresholdTuner": "hotvae.threshold_tuner",
     "evaluate": "hotvae.thresholds",
-    "load_model": "hotvae.estimator",
+    "load_model": "hotvae.models",
     "read_table": "hotvae.data.tables",
     "split_dataset": "hotvae.data.splits",
     "virtual_region": "hotvae.data.synthetic",

@@ -279,7 +279,8 @@ def _train(
     if both:
         raise ConfigError(f"options must be set once; got {listed(both)} also by --set. Remove one.")
 
-    from hotvae.runs import CLASSIFIERS, state_file, train_on_table
+    from hotvae.models import CLASSIFIERS
+    from hotvae.runs import state_file, train_on_table
 
     kind = (from_file | given | assigned).get("model")
     settings = train_settings(
@@ -366,7 +367,7 @@ def predict(
     _check_out([path for path in (out, binary_out) if path is not None], force)
 
     from hotvae.data.tables import write_table
-    from hotvae.estimator import load_model
+    from hotvae.models import load_model
     from hotvae.runs import TableNeeds, find_threshold, predict_rows, prediction_table
     from hotvae.thresholds import apply_thresholds
 
@@ -443,7 +444,7 @@ def evaluate(
         _check_out([per_label], force)
 
     from hotvae.data.tables import write_table
-    from hotvae.estimator import load_model
+    from hotvae.models import load_model
     from hotvae.runs import TableNeeds, evaluate_model, label_report, model_card, predict_rows
 
     model = load_model(model_folder)
@@ -499,7 +500,7 @@ def evaluate(
 def info(model_folder: Model, as_json: Json = False) -> None:
     """Show what a model is, how it was trained and on what."""
     from hotvae.checkpoint import load_folder
-    from hotvae.estimator import load_model
+    from hotvae.models import load_model
     from hotvae.runs import TableNeeds, model_card
 
     stored, _ = load_folder(model_folder)

@@ -21,13 +21,14 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.ensemble import ExtraTreesClassifier
 
+from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.checkpoint import check_replaceable
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import Split, split_dataset
 from hotvae.data.synthetic import REGION_SIZE, Interaction, VirtualRegion, virtual_region
 from hotvae.data.tables import write_table
 from hotvae.errors import ConfigError
-from hotvae.estimator import HotVAEClassifier, PlainNetClassifier
+from hotvae.estimator import HotVAEClassifier
 from hotvae.explain.associations import Association, residual_associations, strongest_associations
 from hotvae.metrics import METRICS, log_loss, paired_log_loss, reliability_curve
 from hotvae.plots import plot_history, plot_interactions, plot_reliability, plot_richness_map

@@ -39,14 +39,12 @@ from hotvae.data.tables import (
     read_table,
 )
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, TrainingError, listed
-from hotvae.estimator import MIN_VALIDATION_ROWS, HotVAEClassifier, NetworkClassifier, PlainNetClassifier
 from hotvae.graph import edge_list_graph, phylogeny_graph, read_edges
 from hotvae.metrics import brier_score, find_metric, label_auc, label_average_precision, log_loss, macro_f1
+from hotvae.models import CLASSIFIERS
+from hotvae.network_classifier import MIN_VALIDATION_ROWS, NetworkClassifier
 from hotvae.settings import TrainSettings
 from hotvae.thresholds import apply_thresholds, evaluate, tune_thresholds
-
-CLASSIFIERS: dict[str, type[NetworkClassifier]] = {"hotvae": HotVAEClassifier, "plain": PlainNetClassifier}
-"""The models that can be trained on a table, by their short names."""
 
 TREE_SUFFIXES = (".nwk", ".newick", ".tree", ".tre")
 DEFAULT_RELATIVES = 5
@@ -568,6 +566,7 @@ def model_card(model: NetworkClassifier) -> dict[str, Any]:
 
     Examples
     --------
+    >>> from hotvae import HotVAEClassifier
     >>> model_card(HotVAEClassifier())
     {}
     """
@@ -594,6 +593,7 @@ def predict_rows(model: NetworkClassifier, features: Any) -> NDArray[Any]:
 
     Examples
     --------
+    >>> from hotvae import HotVAEClassifier
     >>> model = HotVAEClassifier(max_epochs=1, encoder_widths=(4,)).fit(np.eye(8), np.eye(8)[:, :2])
     >>> predict_rows(model, pd.DataFrame(np.eye(8), columns=TableNeeds.of_model(model).features)).shape
     (8, 2)
@@ -662,6 +662,7 @@ def find_threshold(model: NetworkClassifier, metric: str | None, threshold: floa
 
     Examples
     --------
+    >>> from hotvae import HotVAEClassifier
     >>> find_threshold(HotVAEClassifier(), None, 0.3)
     0.3
     """
@@ -701,6 +702,7 @@ def evaluate_model(
 
     Examples
     --------
+    >>> from hotvae import HotVAEClassifier
     >>> X, Y = np.eye(8), np.eye(8)[:, :2]
     >>> model = HotVAEClassifier(max_epochs=1, encoder_widths=(4,)).fit(X, Y)
     >>> list(evaluate_model(model, Y, model.predict_proba(X), oracle=True))
@@ -729,6 +731,7 @@ def label_report(model: NetworkClassifier, labels: NDArray[Any], probs: NDArray[
 
     Examples
     --------
+    >>> from hotvae import HotVAEClassifier
     >>> X, Y = np.eye(8), np.eye(8)[:, :2]
     >>> model = HotVAEClassifier(max_epochs=1, encoder_widths=(4,)).fit(X, Y)
     >>> label_report(model, Y, model.predict_proba(X))[["label", "n_observed", "n_present"]]

@@ -12,7 +12,6 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy import sparse
 
+from hotvae.data.arff import check_unique_columns, parse_arff
 from hotvae.data.dataset import (
     Dataset,
     FeatureKind,
@@ -91,7 +91,7 @@ def read_frame(
     else:
         text = _read_text(source, encoding)
         if kind == ".arff":
-            frame = _parse_arff(text, source)
+            frame = parse_arff(text, source)
         else:
             delimiter = "\t" if kind in (".tsv", ".tab") else _delimiter(text)
             frame = _parse_delimited(text, source, delimiter, decimal, text_columns)
@@ -538,7 +538,7 @@ def _read_parquet(source: Path) -> pd.DataFrame:
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     frame.columns = pd.Index([str(column) for column in frame.columns])
-    _check_duplicates(list(frame.columns), source)
+    check_unique_columns(list(frame.columns), source)
     return frame.reset_index(drop=True)
 
 
@@ -572,7 +572,7 @@ def _parse_delimited(
     text: str, source: Path, delimiter: str, decimal: str, text_columns: Iterable[str]
 ) -> pd.DataFrame:
     header = _check_rectangular(text, source, delimiter)
-    _check_duplicates([name for name in header if name], source)
+    check_unique_columns([name for name in header if name], source)
     try:
         return pd.read_csv(
             io.BytesIO(text.encode()),  # faster than text, and smaller
@@ -616,170 +616,6 @@ def _check_rectangular(text: str, source: Path, delimiter: str) -> list[str]:
             f"quotes must be closed; got {error} (line {done + 1} of {str(source)!r}). Correct them."
         ) from None
     return header
-
-
-def _check_duplicates(names: list[str], source: Path) -> None:
-    repeated = pd.Index(names)[pd.Index(names).duplicated()].unique()
-    if len(repeated):
-        raise DataError(
-            f"column names must be unique; got duplicate {listed(repeated)} in {str(source)!r}. Rename one."
-        )
-
-
-# --- ARFF ------------------------------------------------------------------------------------------------
-
-_ARFF_ATTRIBUTE = re.compile(r"""@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s{]+)\s*(.*)""", re.IGNORECASE)
-_ARFF_NUMERIC = ("numeric", "real", "integer")
-
-
-@dataclass(frozen=True)
-class _Attribute:
-    """One column of an ARFF file; `levels` is None for numbers and empty for free text."""
-
-    name: str
-    levels: tuple[str, ...] | None
-
-    def value(self, field: str) -> float | str | None:
-        """Read one field; ValueError says what is wrong with it."""
-        if field == "?":
-            return None
-        field = _unquoted(field)
-        if self.levels is None:
-            try:
-                return float(field)
-            except ValueError:
-                raise ValueError(f"column {self.name!r} must hold numbers; got {field!r}") from None
-        if self.levels and field not in self.levels:
-            raise ValueError(f"column {self.name!r} must hold one of {listed(self.levels)}; got {field!r}")
-        return field
-
-
-def _unquoted(field: str) -> str:
-    field = field.strip()
-    if len(field) > 1 and field[0] == field[-1] and field[0] in "'\"":
-        return re.sub(r"\\(.)", r"\1", field[1:-1])
-    return field
-
-
-def _split(text: str, separator: str = ",") -> list[str]:
-    """Split at separators outside of quotes."""
-    if "'" not in text and '"' not in text:
-        return [field.strip() for field in text.split(separator)]
-    fields = re.findall(rf"""((?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^{separator}'"])*)(?:{separator}|$)""", text)
-    # The pattern also matches the empty string behind a last field that ran to the end.
-    return [field.strip() for field in (fields if text.endswith(separator) else fields[:-1])]
-
-
-def _attribute(line: str) -> _Attribute:
-    match = _ARFF_ATTRIBUTE.fullmatch(line)
-    if match is None:
-        raise ValueError(f"an attribute must read '@attribute name type'; got {line[:60]!r}")
-    name, kind = _unquoted(match[1]), match[2].strip()
-    if kind.startswith("{") and kind.endswith("}"):
-        return _Attribute(name, tuple(_unquoted(level) for level in _split(kind[1:-1])))
-    word = kind.split()[0].lower() if kind else ""
-    if word in _ARFF_NUMERIC:
-        return _Attribute(name, None)
-    if word in ("string", "date"):
-        return _Attribute(name, ())
-    raise ValueError(f"attribute {name!r} must be numeric, nominal, string or date; got {kind!r}")
-
-
-def _parse_arff(text: str, source: Path) -> pd.DataFrame:
-    attributes: list[_Attribute] = []
-    rows: list[dict[int, float | str | None]] = []
-    in_data = any_sparse = False
-    number = 0
-    try:
-        for raw_line in text.split("\n"):
-            number += 1
-            line = raw_line.strip()
-            word = line.split(None, 1)[0].lower() if line else ""
-            if not line or line.startswith("%") or (word == "@relation" and not in_data):
-                continue
-            if in_data:
-                any_sparse |= line.startswith("{")
-                rows.append(_arff_row(line, attributes))
-            elif word == "@attribute":
-                attributes.append(_attribute(line))
-            elif word == "@data":
-                in_data = True
-            else:
-                raise ValueError(f"the header must hold @relation, @attribute and @data; got {line[:60]!r}")
-    except ValueError as error:
-        raise DataError(f"{error} (line {number} of {str(source)!r}). Correct this line.") from None
-    if not in_data or not attributes:
-        raise DataError(f"ARFF must have @attribute and @data lines; got neither or one of them ({str(source)!r}).")
-    _check_duplicates([attribute.name for attribute in attributes], source)
-    return _arff_frame(attributes, rows, any_sparse)
-
-
-def _arff_row(line: str, attributes: list[_Attribute]) -> dict[int, float | str | None]:
-    """Read one data line, dense or sparse, into {column: value}."""
-    if not line.startswith("{"):
-        fields = _split(line)
-        if len(fields) != len(attributes):
-            raise ValueError(f"rows must have {len(attributes)} fields; got {len(fields)}")
-        return {i: attributes[i].value(field) for i, field in enumerate(fields)}
-    if not line.endswith("}") or "}" in line[:-1]:
-        raise ValueError(f"a sparse row must be one pair of braces, without weight; got {line[:60]!r}")
-    row: dict[int, float | str | None] = {}
-    for entry in _split(line[1:-1]) if line[1:-1].strip() else []:
-        index, _, field = entry.partition(" ")
-        if not index.isdigit() or int(index) >= len(attributes) or int(index) in row:
-            raise ValueError(
-                f"sparse entries must be 'column value', columns 0 to {len(attributes) - 1}; got {entry!r}"
-            )
-        row[int(index)] = attributes[int(index)].value(field)
-    return row
-
-
-def _arff_frame(
-    attributes: list[_Attribute], rows: list[dict[int, float | str | None]], any_sparse: bool
-) -> pd.DataFrame:
-    names = [attribute.name for attribute in attributes]
-    # Nominal {0, 1} and {FALSE, TRUE} are numbers in disguise; as such they can be labels, and stay sparse.
-    numbers = [_arff_numbers(attribute) for attribute in attributes]
-    # What a sparse row leaves out is 0, or the first level of a nominal attribute.
-    omitted = [attribute.levels[0] if attribute.levels else None for attribute in attributes]
-    if any_sparse and all(
-        codes is not None and (codes.get(first, 0.0) if first is not None else 0.0) == 0.0
-        for codes, first in zip(numbers, omitted, strict=True)
-    ):
-        entries = [(i, j, _number(value, numbers[j])) for i, row in enumerate(rows) for j, value in row.items()]
-        values = np.array([value for _, _, value in entries], dtype=np.float64)
-        places = np.array([(i, j) for i, j, _ in entries], dtype=np.intp).reshape(-1, 2)
-        if not np.isnan(values).any():
-            matrix = sparse.coo_array((values, (places[:, 0], places[:, 1])), shape=(len(rows), len(names)))
-            frame: pd.DataFrame = _sparse_accessor(pd.DataFrame).from_spmatrix(matrix.tocsc(), columns=names)
-            return frame
-    columns: dict[str, Any] = {}
-    for j, (attribute, codes) in enumerate(zip(attributes, numbers, strict=True)):
-        default = 0.0 if attribute.levels is None else omitted[j]
-        cells = [row.get(j, default) for row in rows]
-        if codes is not None:
-            columns[attribute.name] = np.array([_number(cell, codes) for cell in cells], dtype=np.float64)
-        elif attribute.levels:
-            columns[attribute.name] = pd.Categorical(cells, categories=list(attribute.levels))
-        else:
-            columns[attribute.name] = pd.Series(cells, dtype=object)
-    return pd.DataFrame(columns, columns=pd.Index(names))
-
-
-def _arff_numbers(attribute: _Attribute) -> dict[str, float] | None:
-    """Numbers of the levels of a 0/1 or FALSE/TRUE attribute; empty for numeric, None for the others."""
-    if attribute.levels is None:
-        return {}
-    codes = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0}
-    if attribute.levels and all(level.lower() in codes for level in attribute.levels):
-        return {level: codes[level.lower()] for level in attribute.levels}
-    return None
-
-
-def _number(value: float | str | None, codes: dict[str, float] | None) -> float:
-    if value is None:
-        return np.nan
-    return codes[value] if codes and isinstance(value, str) else float(value)
 
 
 # --- npz -------------------------------------------------------------------------------------------------
@@ -828,7 +664,7 @@ def _npz_parts(
             f"feature_names must name each of the {width} columns of X; got {len(feature_names)} "
             f"({str(source)!r}). Give one name per column."
         )
-    _check_duplicates(feature_names, source)
+    check_unique_columns(feature_names, source)
     return features, feature_names, archive.get("Y")
 
 
@@ -896,7 +732,7 @@ def _npz_frame(source: Path) -> pd.DataFrame:
     if labels is None:
         return frame
     both = pd.concat([frame, _npz_labels(archive, labels)], axis=1)
-    _check_duplicates(list(both.columns), source)
+    check_unique_columns(list(both.columns), source)
     return both
 
 

@@ -1,0 +1,1 @@
+"""The systems HOT-VAE is held against, one file each."""

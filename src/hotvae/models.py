@@ -1,0 +1,44 @@
+"""All models by their short names, and how a saved one is read back."""
+
+from __future__ import annotations
+
+import os
+
+from torch import nn
+
+from hotvae.baselines.plain import PlainNetClassifier
+from hotvae.checkpoint import load_folder
+from hotvae.errors import ModelError, listed
+from hotvae.estimator import HotVAEClassifier
+from hotvae.network_classifier import NetworkClassifier
+
+CLASSIFIERS: dict[str, type[NetworkClassifier]] = {"hotvae": HotVAEClassifier, "plain": PlainNetClassifier}
+"""The models that can be trained on a table, by their short names."""
+
+
+def load_model(path: str | os.PathLike[str], encoder: nn.Module | None = None) -> NetworkClassifier:
+    """Read a saved model of any kind.
+
+    Parameters
+    ----------
+    path : path
+        A folder written by ``save``.
+    encoder : nn.Module, optional
+        The untrained module, when the model was made with an encoder of one's own.
+
+    Returns
+    -------
+    fitted classifier
+
+    Examples
+    --------
+    >>> load_model("nowhere")
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ModelError: model folder must exist; got nowhere. ...
+    """
+    kinds = {cls.__name__: cls for cls in CLASSIFIERS.values()}
+    kind = load_folder(path)[0].get("kind")
+    if kind not in kinds:
+        raise ModelError(f"model must be one of {listed(kinds)}; got {kind!r} ({path}). Upgrade hotvae.")
+    return kinds[kind].load(path, encoder=encoder)
