@@ -266,6 +266,19 @@ def test_fit__validation_of_the_wrong_form__error(region):
         HotVAEClassifier(**TINY).fit([[0.0], [1.0]], ["a", "b"], validation=([[0.0]], ["c"]))
 
 
+def test_score__labels_in_another_column_order__are_matched_by_name(fitted, region):
+    model, frame = fitted
+    labels = pd.DataFrame(region.labels, columns=region.label_names)
+    assert model.score(frame, labels[labels.columns[::-1]]) == model.score(frame, labels)
+
+
+def test_fit__validation_labels_of_other_names__error_names_them(region):
+    labels = pd.DataFrame(region.labels, columns=region.label_names)
+    other = labels.rename(columns={region.label_names[0]: "dodo"})
+    with pytest.raises(DataError, match=f"got none of '{region.label_names[0]}' and unknown 'dodo'"):
+        HotVAEClassifier(**TINY).fit(region.features, labels, validation=(region.features, other))
+
+
 # Graph ----------------------------------------------------------------------------------------------------
 
 
@@ -354,6 +367,13 @@ def test_save__with_graph_and_draws__same_bits(region, tmp_path):
     again = HotVAEClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(again.graph_, model.graph_)
     np.testing.assert_array_equal(again.predict_proba(region.features), model.predict_proba(region.features))
+
+
+def test_save__settings_from_numpy__are_plain_numbers_again(region, tmp_path):
+    settings = {**TINY, "dim": np.int64(8), "kl_weight": np.float32(0.5), "encoder_widths": (np.int64(16),)}
+    HotVAEClassifier(**settings).fit(region.features, region.labels).save(tmp_path / "model")
+    again = HotVAEClassifier.load(tmp_path / "model")
+    assert (again.dim, again.kl_weight, again.encoder_widths) == (8, 0.5, [16])
 
 
 def test_save__of_a_loaded_model__same_folder_again(fitted, tmp_path):

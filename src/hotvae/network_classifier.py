@@ -159,7 +159,7 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     def _config(self, cls: type[ConfigClass]) -> ConfigClass:
         """Collect the parameters of a configuration by name; its own checks name what does not fit."""
         known = {field.name for field in fields(cls)} & set(self.get_params(deep=False))
-        return cls.from_dict({name: getattr(self, name) for name in known})
+        return cls.from_dict({name: _plain(name, getattr(self, name)) for name in known})
 
     def _split(
         self, features: Any, labels: NDArray[Any], validation: tuple[Any, Any] | None, seed: int
@@ -212,6 +212,9 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         table: NDArray[Any] = np.asarray(y.toarray() if sparse.issparse(y) else y)  # type: ignore[attr-defined]
         if reset:
             self._learn_target(table, names)
+            self.labels_are_named_ = names is not None
+        elif names is not None and self.target_ == "labels" and self.labels_are_named_:
+            table = table[:, _label_order(names, [str(name) for name in self.label_names_])]
         if self.target_ != "labels":
             if table.ndim == 2:
                 table = table.ravel()
@@ -391,6 +394,7 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             "params": params,
             "target": self.target_,
             "label_names": [str(name) for name in self.label_names_],
+            "labels_are_named": self.labels_are_named_,
             "classes": {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()},
             "n_features_in": int(self.n_features_in_),
             "feature_names_in": None if self._names_or_none() is None else list(self.feature_names_in_),
@@ -437,6 +441,7 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 model.set_params(encoder=encoder)
             model.target_ = config["target"]
             model.label_names_ = np.array(config["label_names"], dtype=object)
+            model.labels_are_named_ = config["labels_are_named"]
             classes = config["classes"]
             model.classes_ = np.array(classes["values"], dtype=np.dtype(classes["dtype"]))
             model.n_labels_ = len(model.label_names_)
@@ -498,7 +503,9 @@ def _plain(name: str, value: Any) -> Any:
         return "complete"  # the graph itself is stored with the weights
     if name in ("random_state", "state_file") and not isinstance(value, int):
         return None
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_plain(name, part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _take(features: Any, rows: NDArray[np.intp]) -> Any:
@@ -511,6 +518,17 @@ def _is_label_column(table: NDArray[Any]) -> bool:
     except (TypeError, ValueError):
         return False
     return bool(np.isin(values[~np.isnan(values)], (0, 1)).all())
+
+
+def _label_order(names: list[str], expected: list[str]) -> list[int]:
+    """Places of the training labels among the columns of another label table."""
+    missing, unknown = sorted(set(expected) - set(names)), sorted(set(names) - set(expected))
+    if missing or unknown or len(names) != len(expected):
+        raise DataError(
+            f"labels must be those of training; got none of {listed(missing)} and unknown {listed(unknown)} "
+            "(columns of y). Pass the same columns, in any order."
+        )
+    return [names.index(name) for name in expected]
 
 
 def _label_table(table: NDArray[Any], names: NDArray[Any]) -> NDArray[np.float32]:
