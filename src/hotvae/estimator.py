@@ -256,7 +256,7 @@ class HotVAEClassifier(NetworkClassifier):
 
     def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:
         weights = self._loss_weights()
-        named = {name: getattr(weights, name) for name in ("bce", "intermediate", "ranking", "kl")}
+        named = {name: float(getattr(weights, name)) for name in ("bce", "intermediate", "ranking", "kl")}
 
         def terms(features: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
             return hotvae_terms(network(features, labels), labels, weights, self.pooling)
