@@ -101,9 +101,10 @@ def main(argv=None):
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--fresh", action="store_true", help="forget the results that are there")
+    parser.add_argument("--name", help="results go to core_<name>.json; by default what is run")
     parser.add_argument("--only", nargs="+", default=["scene", "yeast"], help="which tables")
     options = parser.parse_args(argv)
-    path = RESULTS / f"core_{options.what}.json"
+    path = RESULTS / f"core_{options.name or options.what}.json"
     done = [] if options.fresh or not path.exists() else json.loads(path.read_text())["cells"]
     sets = ["virtual region"] if options.what == "region" else options.only
     for name in sets:

@@ -7,6 +7,7 @@ import torch
 from loops import close, mlp, normal, scrambled
 from torch import nn
 
+from hotvae.errors import ConfigError
 from hotvae.net.encoders import LOG_VARIANCE_RANGE, GaussianHead, MLPEncoder, code_labels, encode
 from hotvae.net.latent import Gaussian
 
@@ -99,3 +100,14 @@ def test_encode__triple__keeps_the_mask():
     mask = torch.tensor([[True, False], [True, True]])
     posterior = encode(Answer((torch.zeros(2, 2, 4), torch.ones(2, 2, 4), mask)), torch.zeros(2, 5))
     assert posterior.mask is mask
+
+
+def test_encode__more_tokens_than_promised__is_refused():
+    class Liar(torch.nn.Module):
+        n_tokens = 1
+
+        def forward(self, x):
+            return torch.zeros(len(x), 3, 2), torch.zeros(len(x), 3, 2)
+
+    with pytest.raises(ConfigError, match=r"as many tokens as its n_tokens says \(1\); got 3 \(Liar\)"):
+        encode(Liar(), torch.zeros(4, 5))
