@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from hotvae.config import NetConfig
 from hotvae.types import GraphMask, States, TokenMask, Tokens
 
+# Calls of an nn.Module come back as Any: hence the no-any-return suppressions below.
+
 
 def attend(
     query: Float[Tensor, "batch label dim"],
