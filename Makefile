@@ -6,16 +6,13 @@ BIN := .venv/bin
 # uv does not read pip's settings: hand it the folder pip has been told to look for wheels in.
 UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}" $(BIN)/uv
 
-.PHONY: demo test check lint types layers examples slow clean
+.PHONY: demo test check lint types layers examples clean
 
 demo: .venv/.installed
 	$(BIN)/hotvae demo --out hotvae-demo
 
 test: .venv/.installed-test
 	$(BIN)/python -m pytest
-
-slow: .venv/.installed-test
-	$(BIN)/python -m pytest -m slow
 
 check: lint types layers test examples
 

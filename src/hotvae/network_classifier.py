@@ -209,6 +209,7 @@ class NetworkClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         names = [str(name) for name in y.columns] if isinstance(y, pd.DataFrame) else None
+        # scipy's published type of a sparse object lacks toarray, which every one of them has.
         table: NDArray[Any] = np.asarray(y.toarray() if sparse.issparse(y) else y)  # type: ignore[attr-defined]
         if reset:
             self._learn_target(table, names)

@@ -178,7 +178,6 @@ def train_on_table(table: str | Path, settings: TrainSettings, *, command: str |
         "split": how,
         "validation": json_ready(measures),
         "command": command,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     model.save(settings.out, extra=card)
     state_file(settings.out).unlink(missing_ok=True)

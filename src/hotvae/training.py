@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -463,7 +463,7 @@ def _select(job: _Job, state: _State, record: dict[str, Any]) -> None:
     raw = _snapshot(network)
     network.load_state_dict(state.average)
     network.eval()
-    probs = predict_network(network.predict, validation.features, device=job.device)  # type: ignore[arg-type]
+    probs = predict_network(cast(Network, network).predict, validation.features, device=job.device)
     network.load_state_dict(raw)
     if not np.isfinite(probs).all():
         record["failed"] = {"validation probabilities": float(probs[~np.isfinite(probs)][0])}

@@ -598,10 +598,7 @@ def log_loss(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     0.9242
     """
     cells, probs = _check_probs_of(labels, probs)
-    epsilon = float(np.finfo(probs.dtype).eps)
-    presence = np.clip(probs[cells.observed].astype(np.float64), epsilon, 1 - epsilon)
-    of_truth = np.where(cells.positive[cells.observed], presence, 1 - presence)
-    return -float(np.log(of_truth).mean())
+    return float(_cell_log_loss(cells.positive[cells.observed], probs[cells.observed]).mean())
 
 
 def paired_log_loss(labels: npt.ArrayLike, probs: npt.ArrayLike, rival_probs: npt.ArrayLike) -> tuple[float, float]:
@@ -628,20 +625,20 @@ def paired_log_loss(labels: npt.ArrayLike, probs: npt.ArrayLike, rival_probs: np
     >>> round(gap, 4), round(half_width, 4)
     (-0.3466, 0.6793)
     """
-    cells = check_labels(labels)
-    rows = [_row_log_loss(cells, check_probs(values, cells.positive.shape)) for values in (probs, rival_probs)]
-    gaps = (rows[0] - rows[1])[cells.observed.any(axis=1)]
+    cells, probs = _check_probs_of(labels, probs)
+    _, rival_probs = _check_probs_of(labels, rival_probs)
+    gap_of_cell = _cell_log_loss(cells.positive, probs) - _cell_log_loss(cells.positive, rival_probs)
+    counts = cells.observed.sum(axis=1)
+    gaps = (gap_of_cell * cells.observed).sum(axis=1)[counts > 0] / counts[counts > 0]
     spread = gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.nan
     return _mean(gaps), float(1.959964 * spread)
 
 
-def _row_log_loss(cells: LabelCells, probs: npt.NDArray[np.floating[Any]]) -> FloatArray:
-    """Log loss of each row over its observed cells; NaN for a row without one."""
-    eps = np.finfo(probs.dtype).eps
-    clipped = np.clip(probs.astype(np.float64), eps, 1 - eps)
-    loss = -np.log(np.where(cells.positive, clipped, 1 - clipped))
-    counts = cells.observed.sum(axis=1)
-    return np.where(counts > 0, (loss * cells.observed).sum(axis=1) / np.maximum(counts, 1), np.nan)
+def _cell_log_loss(positive: BoolArray, probs: npt.NDArray[np.floating[Any]]) -> FloatArray:
+    """Log loss of each cell, clipped as :func:`log_loss` says."""
+    epsilon = float(np.finfo(probs.dtype).eps)
+    presence = np.clip(probs.astype(np.float64), epsilon, 1 - epsilon)
+    return -np.log(np.where(positive, presence, 1 - presence))
 
 
 def brier_score(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:

@@ -160,7 +160,8 @@ class PlainNet(nn.Module):
     def forward(self, features: Tensor) -> Float[Tensor, "batch label"]:
         """Logits of a batch."""
         posterior = encode(self.feature_encoder, features)
-        return self.readout(token_mean(posterior.mean, posterior.mask))  # type: ignore[no-any-return]
+        logits: Float[Tensor, "batch label"] = self.readout(token_mean(posterior.mean, posterior.mask))
+        return logits
 
     def predict(self, features: Tensor) -> Probs:
         """Probabilities of a batch."""
