@@ -8,15 +8,15 @@ from torch import nn
 
 from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.checkpoint import load_folder
+from hotvae.classifier import LabelClassifier
 from hotvae.errors import ModelError, listed
 from hotvae.estimator import HotVAEClassifier
-from hotvae.network_classifier import NetworkClassifier
 
-CLASSIFIERS: dict[str, type[NetworkClassifier]] = {"hotvae": HotVAEClassifier, "plain": PlainNetClassifier}
+CLASSIFIERS: dict[str, type[LabelClassifier]] = {"hotvae": HotVAEClassifier, "plain": PlainNetClassifier}
 """The models that can be trained on a table, by their short names."""
 
 
-def load_model(path: str | os.PathLike[str], encoder: nn.Module | None = None) -> NetworkClassifier:
+def load_model(path: str | os.PathLike[str], encoder: nn.Module | None = None) -> LabelClassifier:
     """Read a saved model of any kind.
 
     Parameters
@@ -41,4 +41,4 @@ def load_model(path: str | os.PathLike[str], encoder: nn.Module | None = None) -
     kind = load_folder(path)[0].get("kind")
     if kind not in kinds:
         raise ModelError(f"model must be one of {listed(kinds)}; got {kind!r} ({path}). Upgrade hotvae.")
-    return kinds[kind].load(path, encoder=encoder)
+    return kinds[kind].load(path, **({} if encoder is None else {"encoder": encoder}))

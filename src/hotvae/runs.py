@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hotvae.checkpoint import check_replaceable
+from hotvae.classifier import MIN_VALIDATION_ROWS, LabelClassifier
 from hotvae.data.dataset import (
     Dataset,
     FeatureKind,
@@ -42,7 +43,6 @@ from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, Train
 from hotvae.graph import edge_list_graph, phylogeny_graph, read_edges
 from hotvae.metrics import brier_score, find_metric, label_auc, label_average_precision, log_loss, macro_f1
 from hotvae.models import CLASSIFIERS
-from hotvae.network_classifier import MIN_VALIDATION_ROWS, NetworkClassifier
 from hotvae.settings import TrainSettings
 from hotvae.thresholds import apply_thresholds, evaluate, tune_thresholds
 
@@ -56,7 +56,7 @@ class TrainRun:
 
     Attributes
     ----------
-    model : NetworkClassifier
+    model : LabelClassifier
         The trained model, as saved.
     split : str
         How validation rows were chosen; ``"file"`` when they were given, ``"none"`` when there are none.
@@ -72,7 +72,7 @@ class TrainRun:
         All measures on the validation rows, at the thresholds they chose; see :func:`hotvae.evaluate`.
     """
 
-    model: NetworkClassifier
+    model: LabelClassifier
     split: str
     n_train: int
     n_validation: int
@@ -258,7 +258,7 @@ def _label_graph(settings: TrainSettings, label_names: tuple[str, ...]) -> Any:
 
 
 def _fit(
-    model: NetworkClassifier, training: Dataset, validation: _Rows | None, settings: TrainSettings
+    model: LabelClassifier, training: Dataset, validation: _Rows | None, settings: TrainSettings
 ) -> tuple[float, bool]:
     """Train, or go on training; return the seconds it took and whether it was resumed."""
     state = state_file(settings.out or "")
@@ -411,7 +411,7 @@ class TableNeeds:
         )
 
     @classmethod
-    def of_model(cls, model: NetworkClassifier) -> "TableNeeds":
+    def of_model(cls, model: LabelClassifier) -> "TableNeeds":
         """Read the notes of a model; one saved from Python has none, and knows its own columns only."""
         card, scaler = model_card(model), model.scaler_
         if "feature_names" in card:
@@ -560,7 +560,7 @@ class TableNeeds:
         return np.asarray(data.labels[:, order], dtype=np.float32)
 
 
-def model_card(model: NetworkClassifier) -> dict[str, Any]:
+def model_card(model: LabelClassifier) -> dict[str, Any]:
     """Return what :func:`train_on_table` noted; empty for a model saved from Python without notes.
 
     Examples
@@ -575,12 +575,12 @@ def model_card(model: NetworkClassifier) -> dict[str, Any]:
 # --- predicting and evaluating ---------------------------------------------------------------------------
 
 
-def predict_rows(model: NetworkClassifier, features: Any) -> NDArray[Any]:
+def predict_rows(model: LabelClassifier, features: Any) -> NDArray[Any]:
     """Predict features that :meth:`TableNeeds.read_features` read.
 
     Parameters
     ----------
-    model : NetworkClassifier
+    model : LabelClassifier
         A fitted model.
     features : DataFrame or csr_array
         Columns of the model, in its order.
@@ -638,12 +638,12 @@ def prediction_table(ids: "pd.Index[Any]", values: NDArray[Any], columns: Any) -
     return predictions
 
 
-def find_threshold(model: NetworkClassifier, metric: str | None, threshold: float | None) -> float | None:
+def find_threshold(model: LabelClassifier, metric: str | None, threshold: float | None) -> float | None:
     """Choose the threshold of 0/1 predictions: one tuned for a measure, a given one, or none.
 
     Parameters
     ----------
-    model : NetworkClassifier
+    model : LabelClassifier
         With thresholds tuned on its validation rows.
     metric : str or None
         A measure of predictions.
@@ -681,13 +681,13 @@ def find_threshold(model: NetworkClassifier, metric: str | None, threshold: floa
 
 
 def evaluate_model(
-    model: NetworkClassifier, labels: NDArray[Any], probs: NDArray[Any], *, oracle: bool = False
+    model: LabelClassifier, labels: NDArray[Any], probs: NDArray[Any], *, oracle: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Compute all measures at the thresholds the model chose in training.
 
     Parameters
     ----------
-    model : NetworkClassifier
+    model : LabelClassifier
         Its ``thresholds_`` are used; 0.5 for all when it has none.
     labels, probs : ndarray of shape (n_samples, n_labels)
         What is known, and what was predicted.
@@ -713,12 +713,12 @@ def evaluate_model(
     return results
 
 
-def label_report(model: NetworkClassifier, labels: NDArray[Any], probs: NDArray[Any]) -> pd.DataFrame:
+def label_report(model: LabelClassifier, labels: NDArray[Any], probs: NDArray[Any]) -> pd.DataFrame:
     """Tell label by label how often it occurs and how well it is predicted.
 
     Parameters
     ----------
-    model : NetworkClassifier
+    model : LabelClassifier
         Names the labels; its threshold for macro F1 is used for ``f1``, or 0.5.
     labels, probs : ndarray of shape (n_samples, n_labels)
         What is known, and what was predicted.

@@ -27,11 +27,12 @@ from torch import Tensor, nn
 
 from hotvae.checkpoint import read_tensors, write_tensors
 from hotvae.config import TrainConfig
+from hotvae.data.tokens import TokenRows
 from hotvae.errors import ConfigError, DataError, DataWarning, TrainingError
 from hotvae.metrics import METRICS, THRESHOLDS, score
 from hotvae.progress import Progress, Silent
 
-Matrix = NDArray[np.floating[Any]] | sparse.csr_array | sparse.csr_matrix
+Matrix = NDArray[np.floating[Any]] | sparse.csr_array | sparse.csr_matrix | TokenRows
 Terms = Callable[[Tensor, Tensor], Mapping[str, Tensor]]
 
 
@@ -49,8 +50,8 @@ class Rows:
 
     Attributes
     ----------
-    features : ndarray or CSR of shape (n_samples, n_features)
-        Sparse rows are made dense one mini-batch at a time.
+    features : ndarray or CSR of shape (n_samples, n_features), or TokenRows
+        Sparse rows are made dense one mini-batch at a time; tokens become whole numbers, padded with 0.
     labels : ndarray of shape (n_samples, n_labels)
         0, 1 or NaN.
 
@@ -69,7 +70,7 @@ class Rows:
 
     def batch(self, rows: NDArray[np.intp], device: torch.device) -> tuple[Tensor, Tensor]:
         """Return the features and labels of some rows as tensors."""
-        return _dense(self.features, rows, device), torch.from_numpy(self.labels[rows]).to(device)
+        return _tensor(self.features, rows, device), torch.from_numpy(self.labels[rows]).to(device)
 
 
 @dataclass
@@ -259,7 +260,7 @@ def predict_network(
     ----------
     predict : callable
         Maps a batch of features to probabilities; usually ``network.predict``.
-    features : ndarray or CSR of shape (n_samples, n_features)
+    features : ndarray or CSR of shape (n_samples, n_features), or TokenRows
         Scaled features.
     device : str or torch.device
         Where the network lives.
@@ -278,13 +279,38 @@ def predict_network(
     """
     device = torch.device(device)
     n_rows = int(features.shape[0])
+    if isinstance(features, TokenRows):
+        # Rows of one padded length go together: a row's shape, too, is its own affair.
+        widths = _padded_length(features.lengths)
+        out: NDArray[np.floating[Any]] | None = None
+        for width in np.unique(widths):
+            rows = np.flatnonzero(widths == width)
+            part = _predict_rows(predict, features, rows, device, batch_size, int(width))
+            if out is None:
+                out = np.empty((n_rows, *part.shape[1:]), dtype=part.dtype)
+            out[rows] = part
+        if out is not None:
+            return out
+    return _predict_rows(predict, features, np.arange(n_rows), device, batch_size, None)
+
+
+def _predict_rows(
+    predict: Callable[[Tensor], Tensor],
+    features: Matrix,
+    chosen: NDArray[np.intp],
+    device: torch.device,
+    batch_size: int,
+    n_tokens: int | None,
+) -> NDArray[np.floating[Any]]:
     parts = []
     with torch.inference_mode():
-        for start in range(0, max(1, n_rows), batch_size):  # no rows: the filler alone tells the width
-            rows = np.arange(start, min(start + batch_size, n_rows))
-            inputs = _dense(features, rows, device)
+        for start in range(0, max(1, len(chosen)), batch_size):  # no rows: the filler alone tells the width
+            rows = chosen[start : start + batch_size]
+            inputs = _tensor(features, rows, device, n_tokens)
             if len(rows) < batch_size:
-                filler = inputs.new_zeros((batch_size - len(rows), *inputs.shape[1:]))
+                # 0 would be an empty row of tokens; 1 is a token like any other.
+                value = 0 if n_tokens is None else 1
+                filler = inputs.new_full((batch_size - len(rows), *inputs.shape[1:]), value)
                 inputs = torch.cat([inputs, filler])
             parts.append(predict(inputs)[: len(rows)].cpu().numpy())
     return np.concatenate(parts)
@@ -370,10 +396,19 @@ def owned_randomness(seed: int, stream: int, device: torch.device | None = None)
         yield
 
 
-def _dense(features: Matrix, rows: NDArray[np.intp], device: torch.device) -> Tensor:
+def _tensor(features: Matrix, rows: NDArray[np.intp], device: torch.device, n_tokens: int | None = None) -> Tensor:
     picked = features[rows]
+    if isinstance(picked, TokenRows):
+        return torch.from_numpy(picked.padded(n_tokens)).to(device)
     dense = picked.toarray() if sparse.issparse(picked) else picked
     return torch.from_numpy(np.ascontiguousarray(dense)).to(device)
+
+
+def _padded_length(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Length to which a row is padded for prediction: at most a quarter longer than it is, or 8."""
+    step = np.maximum(8, 2 ** np.floor(np.log2(np.maximum(lengths, 1))).astype(np.int64) // 4)
+    padded: NDArray[np.int64] = -(-lengths // step) * step
+    return padded
 
 
 def _make_optimizer(network: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -415,7 +450,7 @@ def _train_epoch(job: _Job, state: _State, epoch: int) -> dict[str, Any]:
     totals: dict[str, float] = {}
     n_rows = 0.0
     rate = 0.0
-    for rows in np.array_split(order, job.steps_per_epoch):
+    for rows in _batches(order, job.train.features, job.steps_per_epoch, np.random.default_rng([job.seed, epoch, 1])):
         rate = learning_rate_at(state.step, job.steps_per_epoch, config)
         for group in job.optimizer.param_groups:
             group["lr"] = rate
@@ -443,6 +478,18 @@ def _train_epoch(job: _Job, state: _State, epoch: int) -> dict[str, Any]:
         **{name: total / n_rows for name, total in totals.items()},
         "learning_rate": rate,
     }
+
+
+def _batches(
+    order: NDArray[np.intp], features: Matrix, n_batches: int, random: np.random.Generator
+) -> list[NDArray[np.intp]]:
+    """Cut the shuffled rows into batches; rows of tokens travel with rows of like length, which spares padding."""
+    if not isinstance(features, TokenRows):
+        return np.array_split(order, n_batches)
+    windows = np.array_split(order, max(1, n_batches // 20))
+    by_length = [window[np.argsort(features.lengths[window], kind="stable")] for window in windows]
+    batches = np.array_split(np.concatenate(by_length), n_batches)
+    return [batches[i] for i in random.permutation(n_batches)]
 
 
 def _update_average(network: nn.Module, state: _State, decay: float) -> None:
@@ -526,13 +573,19 @@ def _fingerprint(job: _Job, identity: Any) -> str:
     arrays = [mask.cpu().numpy() for mask in job.network.buffers() if not mask.is_floating_point()]
     for rows in (job.train, job.validation):
         if rows is not None:
-            x = rows.features
-            arrays += [x.data, x.indices, x.indptr] if sparse.issparse(x) else [x]
-            arrays.append(rows.labels)
+            arrays += [*_arrays(rows.features), rows.labels]
     for array in arrays:
         digest.update(f"{array.shape} {array.dtype}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def _arrays(features: Matrix) -> list[NDArray[Any]]:
+    if isinstance(features, TokenRows):
+        return [features.tokens, features.starts]
+    if isinstance(features, np.ndarray):
+        return [features]
+    return [features.data, features.indices, features.indptr]
 
 
 def _write_state(job: _Job, state: _State, path: Path, fingerprint: str) -> None:
