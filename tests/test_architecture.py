@@ -32,7 +32,8 @@ def test_imports__of_every_file__keep_to_their_room(path):
         assert "torch" not in names
     if room == "net":
         assert names <= {"torch", "jaxtyping", "hotvae", "dataclasses", "collections", "typing"}
-    assert "pickle" not in names
+    if path.name != "pickles.py":  # the one place, which refuses everything but numbers
+        assert "pickle" not in names
 
 
 def test_public_names__all_exist__and_are_few():

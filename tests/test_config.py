@@ -5,13 +5,15 @@ import json
 
 import pytest
 
-from hotvae.config import LossWeights, NetConfig, TrainConfig
+from hotvae.config import FrontConfig, LossWeights, NetConfig, TrainConfig
 from hotvae.errors import ConfigError
 
 NAN, INF = float("nan"), float("inf")
 
 COUNTS = [
     *((NetConfig, name) for name in ("dim", "n_layers", "n_heads", "feedforward_dim")),
+    *((NetConfig, name) for name in ("numeric_frequencies", "n_members")),
+    *((FrontConfig, name) for name in ("max_tokens", "min_word_count", "max_words")),
     *((TrainConfig, name) for name in ("max_epochs", "batch_size")),
 ]
 RATES = [
@@ -26,11 +28,13 @@ CHOICES = [
     (NetConfig, "dropout_sharing", ("labels", "none")),
     (NetConfig, "norm", ("post", "pre")),
     (NetConfig, "pooling", ("mean", "moment")),
+    (NetConfig, "label_encoder", ("mlp", "tokens")),
+    (FrontConfig, "scaling", ("standard", "robust", "quantile", "none")),
     (TrainConfig, "optimizer", ("adam", "adamw")),
     (TrainConfig, "schedule", ("constant", "cosine")),
     (TrainConfig, "precision", ("float32", "float64")),
 ]
-POSITIVE = [(LossWeights, "ranking_scale"), (TrainConfig, "learning_rate")]
+POSITIVE = [(NetConfig, "frequency_scale"), (LossWeights, "ranking_scale"), (TrainConfig, "learning_rate")]
 # Every setting differs from any sensible default, so that a lost one shows.
 ODD = [
     NetConfig(
@@ -49,7 +53,14 @@ ODD = [
         share_layers=True,
         direct_path=False,
         initial_log_variance=-2.5,
+        encoder_layers=3,
+        label_encoder="tokens",
+        numeric_embedding_dim=5,
+        numeric_frequencies=6,
+        frequency_scale=0.7,
+        n_members=2,
     ),
+    FrontConfig(scaling="robust", max_tokens=17, min_word_count=4, max_words=99, bonds=True),
     LossWeights(bce=2.0, intermediate=3.0, ranking=4.0, kl=5.0, ranking_scale=6.0),
     TrainConfig(
         max_epochs=3,
@@ -68,7 +79,7 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("kind", [NetConfig, LossWeights, TrainConfig])
+@pytest.mark.parametrize("kind", [NetConfig, FrontConfig, LossWeights, TrainConfig])
 def test_config__nothing_said__is_allowed_and_frozen(kind):
     config = kind()
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -83,9 +94,19 @@ def test_config__count_that_is_no_positive_whole_number__is_refused(kind, name, 
 
 
 @pytest.mark.parametrize("value", [-1, 1.5, False])
-def test_config__patience_below_zero_or_fractional__is_refused(value):
-    with pytest.raises(ConfigError, match=r"^patience must be a whole number of at least 0; got"):
-        TrainConfig(patience=value)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(TrainConfig, "patience"), (NetConfig, "encoder_layers"), (NetConfig, "numeric_embedding_dim")],
+)
+def test_config__count_below_zero_or_fractional__is_refused(kind, name, value):
+    with pytest.raises(ConfigError, match=rf"^{name} must be a whole number of at least 0; got"):
+        kind(**{name: value})
+    assert getattr(kind(**{name: 0}), name) == 0
+
+
+def test_front_config__bonds_neither_true_nor_false__is_refused():
+    with pytest.raises(ConfigError, match=r"^bonds must be True or False; got 'single' \(FrontConfig\)"):
+        FrontConfig(bonds="single")
 
 
 @pytest.mark.parametrize(("kind", "name"), RATES)
@@ -123,7 +144,8 @@ def test_config__number_that_must_be_positive__is_refused_otherwise(kind, name, 
 def test_config__choice__takes_its_words_and_no_other(kind, name, choices):
     for choice in choices:
         assert getattr(kind(**{name: choice}), name) == choice
-    with pytest.raises(ConfigError, match=f"^{name} must be one of '{choices[0]}', '{choices[1]}'; got 'other'"):
+    words = ", ".join(f"'{choice}'" for choice in choices)
+    with pytest.raises(ConfigError, match=f"^{name} must be one of {words}; got 'other'"):
         kind(**{name: "other"})
 
 
@@ -153,7 +175,7 @@ def test_to_dict__tuples__become_lists():
     assert ODD[0].to_dict()["encoder_widths"] == [9, 8]
 
 
-@pytest.mark.parametrize("kind", [NetConfig, LossWeights, TrainConfig])
+@pytest.mark.parametrize("kind", [NetConfig, FrontConfig, LossWeights, TrainConfig])
 def test_from_dict__unknown_names__are_refused_with_the_known_ones(kind):
     known = sorted(field.name for field in dataclasses.fields(kind))[0]
     with pytest.raises(

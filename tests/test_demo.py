@@ -28,7 +28,7 @@ from hotvae.demo import (
 from hotvae.errors import ConfigError, ModelError
 from hotvae.explain import Association, Contrast, residual_associations
 from hotvae.metrics import log_loss
-from hotvae.runs import TableNeeds
+from hotvae.prediction import TableNeeds
 from hotvae.thresholds import evaluate, tune_thresholds
 
 QUICK = {"max_epochs": 2, "encoder_widths": (16,)}

@@ -58,7 +58,7 @@ def test_parameters__of_every_configuration__can_be_set_on_the_estimator():
         ({"selection_metric": "f2"}, "selection_metric must be one of"),
         ({"validation_fraction": 1.0}, "validation_fraction must be at least 0 and below 1"),
         ({"graph": "ring"}, "graph must be 'complete', 'cooccurrence' or an array"),
-        ({"encoder": "cnn"}, "encoder must be 'mlp' or an nn.Module"),
+        ({"encoder": "cnn"}, "encoder must be 'mlp', .*'elements' or an nn.Module; got 'cnn'"),
         ({"device": "abacus"}, "device must be 'auto' or one at hand"),
     ],
 )

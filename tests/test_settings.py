@@ -135,7 +135,6 @@ def test_train_settings__unknown_name__names_close_ones(given, message):
         ("block_size", "big", "block_size must be a number"),
         ("neighbours", 2.5, "neighbours must be a whole number"),
         ("split", "blok", "split must be one of 'random', .*got 'blok'.* Did you mean 'block'"),
-        ("model", "forest", "model must be one of 'hotvae', 'plain'; got 'forest'"),
     ],
 )
 def test_train_settings__value_of_another_type__is_refused(name, value, message):

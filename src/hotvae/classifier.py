@@ -79,6 +79,9 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     """
 
     title: ClassVar[str]
+    takes: ClassVar[str] = "tables, dense or sparse; labels may have gaps"
+    cost: ClassVar[str] = "not measured"
+    citation: ClassVar[str] = "none"
     accepts_missing_labels: ClassVar[bool] = True
     accepts_sparse: ClassVar[bool] = True
 

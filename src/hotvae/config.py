@@ -19,12 +19,15 @@ DropoutSharing = Literal["labels", "none"]
 Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["constant", "cosine"]
 Precision = Literal["float32", "float64"]
+EncoderKind = Literal["mlp", "set", "text", "bag", "smiles", "elements"]
+LabelEncoderKind = Literal["mlp", "tokens"]
+Scaling = Literal["standard", "robust", "quantile", "none"]
 
 Config = TypeVar("Config", bound="_Checked")
 
 
 class _Checked:
-    """Range checks and JSON conversion shared by the three configurations."""
+    """Range checks and JSON conversion shared by the configurations."""
 
     def _require(self, name: str, holds: bool, rule: str) -> None:
         if not holds:
@@ -97,7 +100,7 @@ class NetConfig(_Checked):
     label_encoder_widths : tuple of int
         Hidden widths of the label encoder (q with parameters phi).
     encoder_dropout, decoder_dropout : float
-        Share of units dropped after each hidden layer of the encoders, and after each decoder block.
+        Share of units dropped after each hidden layer or block of the encoders, and after each decoder block.
     attention_dropout : float
         Share of attention weights dropped; above 0 a label-by-label tensor is kept per row, which is slow.
     dropout_sharing : {"labels", "none"}
@@ -114,6 +117,19 @@ class NetConfig(_Checked):
         Not in the paper; ``False`` gives the paper's decoder.
     initial_log_variance : float
         Bias of the log-variance heads when training starts.
+    encoder_layers : int
+        Rounds of messages among the tokens of a row, in encoders of sets, texts and molecules; 0 is none.
+    label_encoder : {"mlp", "tokens"}
+        How the label branch reads labels: all at once into one Gaussian, or each positive label as a token of its
+        own (K Gaussians; paper note P9).
+    numeric_embedding_dim : int
+        Learned periodic units of each numeric column, beside its value; 0 is none.
+    numeric_frequencies : int
+        Waves of each numeric column that these units mix.
+    frequency_scale : float
+        Spread of the frequencies when training starts, in waves per unit of the scaled column.
+    n_members : int
+        Members of the ensemble inside the feature perceptron; 1 is none.
 
     Examples
     --------
@@ -140,12 +156,21 @@ class NetConfig(_Checked):
     share_layers: bool = False
     direct_path: bool = True
     initial_log_variance: float = -4.0
+    encoder_layers: int = 2
+    label_encoder: LabelEncoderKind = "mlp"
+    numeric_embedding_dim: int = 0
+    numeric_frequencies: int = 8
+    frequency_scale: float = 0.2
+    n_members: int = 1
 
     def __post_init__(self) -> None:
         self._require_choices()
-        self._require_counts("dim", "n_layers", "n_heads", "feedforward_dim")
+        self._require_counts("dim", "n_layers", "n_heads", "feedforward_dim", "numeric_frequencies", "n_members")
+        self._require_counts("encoder_layers", "numeric_embedding_dim", least=0)
         self._require_rates("encoder_dropout", "decoder_dropout", "attention_dropout")
         self._require_finite("initial_log_variance", least=-12.0)
+        self._require_finite("frequency_scale")
+        self._require("frequency_scale", self.frequency_scale > 0, "be above 0")
         for name in ("share_layers", "direct_path"):
             self._require(name, isinstance(getattr(self, name), bool), "be True or False")
         self._require("dim", self.dim % self.n_heads == 0, f"be a multiple of n_heads ({self.n_heads})")
@@ -153,6 +178,41 @@ class NetConfig(_Checked):
             widths = getattr(self, name)
             whole = isinstance(widths, tuple) and all(isinstance(w, Integral) and int(w) > 0 for w in widths)
             self._require(name, whole, "be a tuple of positive whole numbers")
+
+
+@dataclass(frozen=True)
+class FrontConfig(_Checked):
+    """How features are made ready for the network.
+
+    Attributes
+    ----------
+    scaling : {"standard", "robust", "quantile", "none"}
+        How numeric columns are scaled (see :class:`~hotvae.data.scaling.FeatureScaler`).
+    max_tokens : int
+        Most active columns, words or atoms of a row that are read.
+    min_word_count : int
+        Training texts that must hold a word for it to be known.
+    max_words : int
+        Largest vocabulary.
+    bonds : bool
+        Read the bonds of molecules, which needs RDKit.
+
+    Examples
+    --------
+    >>> FrontConfig(scaling="quantile").max_tokens
+    300
+    """
+
+    scaling: Scaling = "standard"
+    max_tokens: int = 300
+    min_word_count: int = 2
+    max_words: int = 20_000
+    bonds: bool = False
+
+    def __post_init__(self) -> None:
+        self._require_choices()
+        self._require_counts("max_tokens", "min_word_count", "max_words")
+        self._require("bonds", isinstance(self.bonds, bool), "be True or False")
 
 
 @dataclass(frozen=True)

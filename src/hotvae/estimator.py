@@ -16,20 +16,24 @@ from torch import Tensor, nn
 
 from hotvae.config import (
     DropoutSharing,
+    FrontConfig,
+    LabelEncoderKind,
     LossWeights,
     NetConfig,
     Norm,
     Optimizer,
     Pooling,
     Precision,
+    Scaling,
     Schedule,
     TrainConfig,
 )
 from hotvae.errors import ConfigError
 from hotvae.graph import check_graph, cooccurrence_graph
+from hotvae.net.encoders import member_mean
 from hotvae.net.losses import hotvae_terms
 from hotvae.net.model import HotVAE
-from hotvae.network_classifier import NetworkClassifier, own_encoder
+from hotvae.network_classifier import NetworkClassifier
 from hotvae.progress import Style
 from hotvae.training import (
     Terms,
@@ -46,10 +50,34 @@ class HotVAEClassifier(NetworkClassifier):
     ----------
     dim, n_layers, n_heads, feedforward_dim : int
         Width, rounds of messages, attention heads and width of the feed-forward blocks of the decoder.
-    encoder : "mlp" or nn.Module
-        Feature encoder; a module of your own maps a batch of rows to tokens with a mean and a log-variance.
+    encoder : {"mlp", "set", "text", "bag", "smiles", "elements"} or nn.Module
+        What rows of X are, and so which encoder reads them:
+
+        * ``"mlp"``: a table of numbers and categories, through a perceptron;
+        * ``"set"``: the active columns of a sparse 0/1 table, as tokens that pass messages;
+        * ``"text"``, ``"bag"``: a column of texts, as words in order, or as a bag of weighted words;
+        * ``"smiles"``, ``"elements"``: a column of molecules, as atoms, or as the elements that are there;
+        * a module of your own, which maps a batch of scaled rows to tokens with a mean and a log-variance.
+    label_encoder : {"mlp", "tokens"}
+        How the label branch reads labels: all at once, or each positive label as a token.
     encoder_widths, label_encoder_widths : tuple of int
-        Hidden widths of the two encoders.
+        Hidden widths of the perceptrons of the two branches.
+    encoder_layers : int
+        Rounds of messages among the tokens of a row.
+    numeric_embedding_dim, numeric_frequencies : int
+        Learned periodic units of each numeric column, and the waves they mix; 0 units is none.
+    frequency_scale : float
+        Spread of the frequencies of these waves when training starts.
+    n_members : int
+        Members of an ensemble inside the perceptron, with shared weights; costs as many passes of the decoder.
+    scaling : {"standard", "robust", "quantile", "none"}
+        How numeric columns are scaled.
+    max_tokens : int
+        Most active columns, words or atoms of a row that are read.
+    min_word_count, max_words : int
+        Training texts that must hold a word for it to be known, and the largest vocabulary.
+    bonds : bool
+        Whether molecules are read as graphs of atoms and bonds, which needs RDKit.
     encoder_dropout, decoder_dropout, attention_dropout : float
         Shares of units dropped while training.
     dropout_sharing : {"labels", "none"}
@@ -116,8 +144,8 @@ class HotVAEClassifier(NetworkClassifier):
         Names of the labels.
     classes_ : ndarray
         Label indices, or the classes of a 1-D y.
-    scaler_ : FeatureScaler
-        Imputation and scaling, learned from training rows.
+    scaler_ : FeatureScaler, ActiveColumns, TextTokens, BagOfWords, AtomTokens or ElementPresence
+        What makes features ready for the network, learned from training rows.
     graph_ : ndarray or None
         The label graph; None is the complete one.
 
@@ -134,6 +162,9 @@ class HotVAEClassifier(NetworkClassifier):
     """
 
     title = "HOT-VAE"
+    takes = "tables, sparse 0/1 tables, texts, molecules, your own; labels may have gaps"
+    cost = "minutes; grows with rows, and with the square of the number of labels beyond a few hundred"
+    citation = "Zhao et al. (2021), HOT-VAE: Learning High-Order Label Correlation for Multi-Label Classification, AAAI"
 
     def __init__(
         self,
@@ -143,8 +174,19 @@ class HotVAEClassifier(NetworkClassifier):
         n_heads: int = NetConfig.n_heads,
         feedforward_dim: int = NetConfig.feedforward_dim,
         encoder: str | nn.Module = "mlp",
+        label_encoder: LabelEncoderKind = NetConfig.label_encoder,
         encoder_widths: tuple[int, ...] = NetConfig.encoder_widths,
         label_encoder_widths: tuple[int, ...] = NetConfig.label_encoder_widths,
+        encoder_layers: int = NetConfig.encoder_layers,
+        numeric_embedding_dim: int = NetConfig.numeric_embedding_dim,
+        numeric_frequencies: int = NetConfig.numeric_frequencies,
+        frequency_scale: float = NetConfig.frequency_scale,
+        n_members: int = NetConfig.n_members,
+        scaling: Scaling = FrontConfig.scaling,
+        max_tokens: int = FrontConfig.max_tokens,
+        min_word_count: int = FrontConfig.min_word_count,
+        max_words: int = FrontConfig.max_words,
+        bonds: bool = FrontConfig.bonds,
         encoder_dropout: float = NetConfig.encoder_dropout,
         decoder_dropout: float = NetConfig.decoder_dropout,
         attention_dropout: float = NetConfig.attention_dropout,
@@ -186,8 +228,19 @@ class HotVAEClassifier(NetworkClassifier):
         self.n_heads = n_heads
         self.feedforward_dim = feedforward_dim
         self.encoder = encoder
+        self.label_encoder = label_encoder
         self.encoder_widths = encoder_widths
         self.label_encoder_widths = label_encoder_widths
+        self.encoder_layers = encoder_layers
+        self.numeric_embedding_dim = numeric_embedding_dim
+        self.numeric_frequencies = numeric_frequencies
+        self.frequency_scale = frequency_scale
+        self.n_members = n_members
+        self.scaling = scaling
+        self.max_tokens = max_tokens
+        self.min_word_count = min_word_count
+        self.max_words = max_words
+        self.bonds = bonds
         self.encoder_dropout = encoder_dropout
         self.decoder_dropout = decoder_dropout
         self.attention_dropout = attention_dropout
@@ -250,16 +303,19 @@ class HotVAEClassifier(NetworkClassifier):
             n_labels,
             self._config(NetConfig),
             graph,
-            feature_encoder=own_encoder(self.encoder),
+            feature_encoder=self._feature_encoder(n_features),
             initial_logits=initial_logits,
         )
 
     def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:
         weights = self._loss_weights()
         named = {name: float(getattr(weights, name)) for name in ("bce", "intermediate", "ranking", "kl")}
+        n_members = cast(HotVAE, network).n_members
 
         def terms(features: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
-            return hotvae_terms(network(features, labels), labels, weights, self.pooling)
+            output, told = network(features, labels), labels.repeat_interleave(n_members, dim=0)
+            each = hotvae_terms(output, told, weights, self.pooling)
+            return {name: member_mean(term, n_members) for name, term in each.items()}
 
         return terms, named
 

@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 
 from torch import nn
 
 from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.checkpoint import load_folder
 from hotvae.classifier import LabelClassifier
-from hotvae.errors import ModelError, listed
+from hotvae.errors import ConfigError, ModelError, listed
 from hotvae.estimator import HotVAEClassifier
 
 CLASSIFIERS: dict[str, type[LabelClassifier]] = {"hotvae": HotVAEClassifier, "plain": PlainNetClassifier}
 """The models that can be trained on a table, by their short names."""
+
+
+def find_classifier(name: str) -> type[LabelClassifier]:
+    """Return the class of a model by its short name.
+
+    Parameters
+    ----------
+    name : str
+        A key of :data:`CLASSIFIERS`.
+
+    Returns
+    -------
+    class
+
+    Raises
+    ------
+    ConfigError
+        An unknown name, with close ones.
+
+    Examples
+    --------
+    >>> find_classifier("plain").title
+    'plain network'
+    """
+    if name in CLASSIFIERS:
+        return CLASSIFIERS[name]
+    close = get_close_matches(name, CLASSIFIERS, n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else "Choose one of them."
+    raise ConfigError(f"model must be one of {listed(CLASSIFIERS, len(CLASSIFIERS))}; got {name!r}. {hint}")
 
 
 def load_model(path: str | os.PathLike[str], encoder: nn.Module | None = None) -> LabelClassifier:

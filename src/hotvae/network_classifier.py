@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from hotvae.classifier import LabelClassifier, LabelledRows, plain_parameter
+from hotvae.classifier import Front, LabelClassifier, LabelledRows, plain_parameter
 from hotvae.config import (
+    FrontConfig,
     NetConfig,
     TrainConfig,
 )
-from hotvae.errors import ConfigError
-from hotvae.net.encoders import encode
+from hotvae.data.molecules import AtomTokens, ElementPresence, readable_smiles
+from hotvae.data.scaling import FeatureScaler
+from hotvae.data.text import BagOfWords, TextTokens, as_texts
+from hotvae.data.tokens import ActiveColumns
+from hotvae.errors import ConfigError, DataError
+from hotvae.net.encoders import encode, make_encoder, member_mean
 from hotvae.net.latent import token_mean
 from hotvae.progress import make_progress
 from hotvae.training import (
@@ -35,7 +41,18 @@ from hotvae.training import (
     torch_threads,
 )
 
-ConfigClass = TypeVar("ConfigClass", NetConfig, TrainConfig)
+ConfigClass = TypeVar("ConfigClass", FrontConfig, NetConfig, TrainConfig)
+
+# How the front of each kind of encoder is read back; any other kind, and a module of the user's own, has a scaler.
+_RESTORED: dict[str, Callable[[dict[str, Any]], Front]] = {
+    "set": ActiveColumns.from_state,
+    "text": TextTokens.from_state,
+    "bag": BagOfWords.from_state,
+    "smiles": AtomTokens.from_state,
+    "elements": ElementPresence.from_state,
+}
+TEXTS = ("text", "bag")
+MOLECULES = ("smiles", "elements")
 
 
 class NetworkClassifier(TransformerMixin, LabelClassifier):
@@ -58,6 +75,57 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
     def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Return the label graph from training rows; None is the complete one."""
         return None
+
+    # From features to the encoder --------------------------------------------------------------------------
+
+    def _kind(self) -> str:
+        """Return what a row is: the name of the encoder, "mlp" for a table before a module of the user's own."""
+        encoder = getattr(self, "encoder", "mlp")
+        return encoder if isinstance(encoder, str) else "mlp"
+
+    def _front(self) -> Front:
+        kind, config = self._kind(), self._config(FrontConfig)
+        if kind == "set":
+            return ActiveColumns(config.max_tokens)
+        if kind == "text":
+            return TextTokens(config.max_tokens, config.min_word_count, config.max_words)
+        if kind == "bag":
+            return BagOfWords(min_word_count=config.min_word_count, max_words=config.max_words)
+        if kind == "smiles":
+            return AtomTokens(config.bonds, config.max_tokens)
+        return ElementPresence() if kind == "elements" else FeatureScaler(config.scaling)
+
+    def _restored_front(self, state: dict[str, Any]) -> Front:
+        restore: Callable[[dict[str, Any]], Front] = _RESTORED.get(self._kind(), FeatureScaler.from_state)
+        return restore(state)
+
+    def _check_features(self, X: Any, reset: bool) -> Any:
+        """Return one column of str for texts and molecules, else what every classifier takes."""
+        kind = self._kind()
+        if kind not in (*TEXTS, *MOLECULES):
+            return super()._check_features(X, reset)
+        # Here, where all rows are seen, so that messages name them by their numbers in the user's own column.
+        column = (
+            as_texts(X) if kind in TEXTS else readable_smiles(X, kind == "smiles" and self._config(FrontConfig).bonds)
+        )
+        names = [str(name) for name in X.columns] if isinstance(X, pd.DataFrame) else None
+        if reset:
+            self.n_features_in_ = 1
+            self.__dict__.pop("feature_names_in_", None)
+            if names is not None:
+                self.feature_names_in_ = np.array(names, dtype=object)
+        elif names is not None and self._names_or_none() not in (None, tuple(names)):
+            raise DataError(
+                f"column must be {self.feature_names_in_[0]!r}, as in training; got {names[0]!r}. Pass the same column."
+            )
+        return column
+
+    def _feature_encoder(self, n_inputs: int) -> nn.Module:
+        """Make the untrained feature encoder that the parameters name."""
+        own = own_encoder(self.encoder) if isinstance(self.encoder, nn.Module) else None
+        if own is not None:
+            return own
+        return make_encoder(self.encoder, n_inputs, self._config(NetConfig), getattr(self.scaler_, "n_numeric", None))
 
     # Fitting ----------------------------------------------------------------------------------------------
 
@@ -139,7 +207,7 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
 
         def place(batch: Tensor) -> Tensor:
             posterior = encode(self.network_.get_submodule("feature_encoder"), batch)
-            return token_mean(posterior.mean, posterior.mask)
+            return member_mean(token_mean(posterior.mean, posterior.mask), getattr(self.network_, "n_members", 1))
 
         with torch_threads(self.n_threads):
             return predict_network(place, scaled)
@@ -176,6 +244,9 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         """Tell scikit-learn what the estimator accepts."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []
+        if self._kind() in (*TEXTS, *MOLECULES):
+            tags.input_tags.one_d_array = tags.input_tags.string = True
+            tags.input_tags.two_d_array = tags.input_tags.sparse = False
         return tags
 
 

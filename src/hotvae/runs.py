@@ -1,4 +1,4 @@
-"""Whole jobs on tables in files: train and save, predict, evaluate. What the command line calls.
+"""Whole jobs on tables in files: train and save, evaluate. What the command line calls.
 
 A model saved by :func:`train_on_table` notes what its table looked like, so that later tables are read
 alike: features by name and kind, in any order; labels, ids, coordinates, groups and dropped columns are
@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +21,22 @@ from scipy import sparse
 
 from hotvae.checkpoint import check_replaceable
 from hotvae.classifier import MIN_VALIDATION_ROWS, LabelClassifier
+from hotvae.data.catalog import load
 from hotvae.data.dataset import (
     Dataset,
-    FeatureKind,
-    check_finite,
     check_trainable,
     feature_kinds,
     single_class_labels,
 )
 from hotvae.data.splits import split_dataset
 from hotvae.data.tables import (
-    align_columns,
-    check_kinds,
-    dataset_from_frame,
-    read_features,
-    read_frame,
     read_table,
 )
-from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, TrainingError, listed
+from hotvae.errors import ConfigError, DataWarning, ModelError, TrainingError
 from hotvae.graph import edge_list_graph, phylogeny_graph, read_edges
-from hotvae.metrics import brier_score, find_metric, label_auc, label_average_precision, log_loss, macro_f1
-from hotvae.models import CLASSIFIERS
+from hotvae.metrics import brier_score, label_auc, label_average_precision, log_loss, macro_f1
+from hotvae.models import find_classifier
+from hotvae.prediction import TableNeeds
 from hotvae.settings import TrainSettings
 from hotvae.thresholds import apply_thresholds, evaluate, tune_thresholds
 
@@ -70,6 +64,8 @@ class TrainRun:
         Time to train.
     validation : dict or None
         All measures on the validation rows, at the thresholds they chose; see :func:`hotvae.evaluate`.
+    test : dict or None
+        The same on the test rows of a named data set.
     """
 
     model: LabelClassifier
@@ -80,6 +76,7 @@ class TrainRun:
     resumed: bool
     seconds: float
     validation: dict[str, Any] | None
+    test: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -143,14 +140,7 @@ def train_on_table(table: str | Path, settings: TrainSettings, *, command: str |
     (48, 12, ['model', 'sites.csv'])
     """
     source = Path(table)
-    if settings.out is None:
-        raise ConfigError("out must name the folder of the model; got none. Pass --out MODEL.")
-    if Path(settings.out).name in ("", ".."):
-        raise ConfigError(f"out must be a folder with a name; got {settings.out!r}. Pass --out my_model.")
-    if settings.model == "plain" and settings.graph != "complete":
-        raise ConfigError(f"graph must be left out for the plain model; got {settings.graph!r}. It has no messages.")
-    check_replaceable(settings.out)
-    model = CLASSIFIERS[settings.model](**{"random_state": 0} | settings.parameters)
+    model = _new_model(settings)
     data = _read_training_table(source, settings)
     training, held_out, how = _split_rows(data, settings, model.validation_fraction, model.random_state)
     dropped = list(single_class_labels(training)) if settings.drop_single_class else []
@@ -165,23 +155,110 @@ def train_on_table(table: str | Path, settings: TrainSettings, *, command: str |
         features, _ = needs.read_features(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
         labels = needs.read_labels(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
         validation = _Rows(features, labels)
-    if settings.model == "hotvae":
-        model.set_params(graph=_label_graph(settings, training.label_names))
-    seconds, resumed = _fit(model, training, validation, settings)
+    return _fit_and_save(model, training, validation, None, settings, card | {"split": how, "command": command})
 
-    n_validation = 0 if validation is None else len(validation.labels)
-    measures = None
-    if validation is not None:
-        measures = evaluate(validation.labels, model.predict_proba(validation.features), model.thresholds_)
-    card |= {
-        "n_validation": n_validation,
-        "split": how,
-        "validation": json_ready(measures),
+
+def train_on_catalog(settings: TrainSettings, *, command: str | None = None) -> TrainRun:
+    """Train a classifier on a named data set with its own split, measure it on the test rows and save it.
+
+    Parameters
+    ----------
+    settings : TrainSettings
+        ``data`` names the set, ``fold`` one of its splits; the seed of the model also draws validation rows where
+        none are published.
+    command : str, optional
+        Noted in the model.
+
+    Returns
+    -------
+    TrainRun
+        With ``test``, all measures on the test rows at the thresholds of the validation rows.
+
+    Raises
+    ------
+    DataError, ConfigError
+        A set or setting that does not fit.
+
+    Examples
+    --------
+    >>> train_on_catalog(TrainSettings(data="yeats", out="model"))
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: ...yeast...
+    """
+    for name in ("labels", "label_table", "id_column", "coordinates", "groups", "drop", "validation", "presence"):
+        if getattr(settings, name):
+            raise ConfigError(
+                f"{name} must be left out with a named data set; got {getattr(settings, name)!r}. "
+                f"{settings.data} brings its own."
+            )
+    model = _new_model(settings)
+    seed = model.random_state if isinstance(model.random_state, int) else 0
+    named = load(settings.data or "", split=settings.fold, seed=seed)
+    data = named.dataset.with_coordinates_as_features() if settings.coordinates_as_features else named.dataset
+    training, held_out, test = (
+        data.take(rows) for rows in (named.split.train, named.split.validation, named.split.test)
+    )
+    dropped = list(single_class_labels(training)) if settings.drop_single_class else []
+    if dropped:
+        training, held_out, test = (part.drop_labels(dropped) for part in (training, held_out, test))
+    card = table_card(settings.data or "", settings, training, dropped=dropped) | {
+        "data": {
+            "name": settings.data,
+            "fold": settings.fold,
+            "source": named.entry.source,
+            "licence": named.entry.licence,
+            "citation": named.entry.citation,
+        },
+        "split": "published" if named.entry.split in ("published", "folds") else named.entry.split,
         "command": command,
     }
-    model.save(settings.out, extra=card)
-    state_file(settings.out).unlink(missing_ok=True)
-    return TrainRun(model, how, training.n_samples, n_validation, dropped, resumed, seconds, measures)
+    choosing, judging = (_Rows(_with_names(part), part.labels) for part in (held_out, test))
+    return _fit_and_save(model, training, choosing, judging, settings, card)
+
+
+def _new_model(settings: TrainSettings) -> LabelClassifier:
+    """Make the untrained model, having checked everything that can be checked before data are read."""
+    if settings.out is None:
+        raise ConfigError("out must name the folder of the model; got none. Pass --out MODEL.")
+    if Path(settings.out).name in ("", ".."):
+        raise ConfigError(f"out must be a folder with a name; got {settings.out!r}. Pass --out my_model.")
+    cls = find_classifier(settings.model)
+    if settings.graph != "complete" and "graph" not in cls().get_params(deep=False):
+        raise ConfigError(
+            f"graph must be left out for the {settings.model} model; got {settings.graph!r}. It has no messages."
+        )
+    check_replaceable(settings.out)
+    return cls(**{"random_state": 0} | settings.parameters)
+
+
+def _fit_and_save(
+    model: LabelClassifier,
+    training: Dataset,
+    validation: "_Rows | None",
+    test: "_Rows | None",
+    settings: TrainSettings,
+    card: dict[str, Any],
+) -> TrainRun:
+    if "graph" in model.get_params(deep=False):
+        model.set_params(graph=_label_graph(settings, training.label_names))
+    seconds, resumed = _fit(model, training, validation, settings)
+    measures = [
+        None if rows is None else evaluate(rows.labels, model.predict_proba(rows.features), model.thresholds_)
+        for rows in (validation, test)
+    ]
+    n_validation = 0 if validation is None else len(validation.labels)
+    card |= {
+        "n_validation": n_validation,
+        "validation": json_ready(measures[0]),
+        "test": json_ready(measures[1]),
+        "settings": json_ready({"model": settings.model, "coordinates_as_features": settings.coordinates_as_features}),
+    }
+    model.save(settings.out or "", extra=card)
+    state_file(settings.out or "").unlink(missing_ok=True)
+    return TrainRun(
+        model, card["split"], training.n_samples, n_validation, card["dropped_labels"], resumed, seconds, *measures
+    )
 
 
 def _read_training_table(table: Path, settings: TrainSettings) -> Dataset:
@@ -266,7 +343,8 @@ def _fit(
         state.unlink(missing_ok=True)
     resumed = state.exists()
     style = "silent" if settings.quiet else "auto"
-    model.set_params(progress=style, state_file=state)
+    own = model.get_params(deep=False)
+    model.set_params(**{name: value for name, value in (("progress", style), ("state_file", state)) if name in own})
     if validation is None:
         model.set_params(validation_fraction=0.0)
     columns = list(training.label_names)
@@ -283,7 +361,7 @@ def _fit(
         if not resumed:
             raise
         raise TrainingError(f"{error} Or pass --no-resume to start afresh.") from error
-    model.set_params(progress="silent", state_file=None)
+    model.set_params(**{name: value for name, value in (("progress", "silent"), ("state_file", None)) if name in own})
     return time.perf_counter() - started, resumed
 
 
@@ -354,330 +432,7 @@ def table_card(
     }
 
 
-# --- reading tables for a model --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TableNeeds:
-    """The columns a model needs of a table, and those it passes over.
-
-    Attributes
-    ----------
-    features, labels : list of str
-        Columns by name, in the order of the model.
-    kinds : list of {"numeric", "categorical"}
-        Kind of each feature in training.
-    ignored : frozenset of str
-        Columns of the training table that are no features.
-    dropped : list of str
-        Names and globs of columns that were left out of training.
-    id_column : str or None
-        Ids of the rows.
-    presence : bool
-        Labels are counts.
-    is_sparse : bool
-        The model takes sparse features.
-
-    Examples
-    --------
-    >>> from hotvae import HotVAEClassifier
-    >>> model = HotVAEClassifier(max_epochs=1, encoder_widths=(4,)).fit(np.eye(8), np.eye(8)[:, :2])
-    >>> TableNeeds.of_model(model).labels
-    ['label_0', 'label_1']
-    """
-
-    features: list[str]
-    kinds: list[FeatureKind]
-    labels: list[str]
-    ignored: frozenset[str] = frozenset()
-    dropped: tuple[str, ...] = ()
-    id_column: str | None = None
-    presence: bool = False
-    is_sparse: bool = False
-
-    @classmethod
-    def of_card(cls, card: Mapping[str, Any], is_sparse: bool) -> "TableNeeds":
-        """Read what :func:`train_on_table` noted of its table."""
-        others = [*card["coordinates"], card["groups"], card["id_column"]]
-        return cls(
-            features=card["feature_names"],
-            kinds=card["feature_kinds"],
-            labels=card["labels"],
-            ignored=frozenset([*card["labels"], *card["dropped_labels"], *filter(None, others)]),
-            dropped=tuple(card["dropped_columns"]),
-            id_column=card["id_column"],
-            presence=card["presence"],
-            is_sparse=is_sparse,
-        )
-
-    @classmethod
-    def of_model(cls, model: LabelClassifier) -> "TableNeeds":
-        """Read the notes of a model; one saved from Python has none, and knows its own columns only."""
-        card, scaler = model_card(model), model.scaler_
-        if "feature_names" in card:
-            return cls.of_card(card, scaler.is_sparse)
-        labels = [str(name) for name in model.label_names_]
-        return cls(
-            list(scaler.feature_names_in),
-            list(scaler.kinds),
-            labels,
-            ignored=frozenset(labels),
-            is_sparse=scaler.is_sparse,
-        )
-
-    def read_features(
-        self,
-        table: str | Path,
-        *,
-        id_column: str | None = None,
-        ignore_unknown: bool = False,
-        encoding: str = "utf-8",
-        decimal: str = ".",
-    ) -> "tuple[pd.DataFrame | sparse.csr_array, pd.Index[Any]]":
-        """Read the features, in the order and form of training, and the ids of the rows (or their numbers).
-
-        Parameters
-        ----------
-        table : path
-            Any table; columns in any order.
-        id_column : str, optional
-            Ids of the rows; by default the column of training if it is there.
-        ignore_unknown : bool
-            Pass over columns that training did not know.
-        encoding, decimal : str
-            Of text files.
-
-        Returns
-        -------
-        features : DataFrame or csr_array
-        ids : Index
-            Named after its column, or ``"row"``.
-
-        Raises
-        ------
-        DataError
-            Missing, unknown or infinite columns, or text instead of numbers.
-        """
-        source, wanted_id = Path(table), id_column or self.id_column
-        ignored = (self.ignored | {wanted_id or ""}) - set(self.features)
-        features: Any
-        ids: pd.Index[Any] | None = None
-        if source.suffix.lower() == ".npz":
-            features = read_features(
-                source,
-                feature_names=self.features,
-                kinds=self.kinds,
-                ignore=ignored,
-                ignore_unknown=ignore_unknown,
-                id_column=wanted_id,
-            )
-            if wanted_id is not None and isinstance(features, pd.DataFrame):
-                ids, features = features.index, features.reset_index(drop=True)
-        else:
-            kinds = zip(self.features, self.kinds, strict=True)
-            as_text = [name for name, kind in kinds if kind == "categorical"] + [wanted_id or ""]
-            frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=as_text)
-            columns = [str(column) for column in frame.columns]
-            if wanted_id in columns:
-                ids = pd.Index(frame[wanted_id].astype("str"), name=wanted_id)
-            elif id_column is not None:
-                raise DataError(
-                    f"id column must be in the table; got {id_column!r} ({source.name}). Check the spelling."
-                )
-            ignored |= {name for name in columns if any(fnmatchcase(name, drop) for drop in self.dropped)}
-            features = align_columns(frame, self.features, ignore=ignored, ignore_unknown=ignore_unknown)
-            check_kinds(features, self.kinds)
-        features = self._in_form(features)
-        check_finite(features, self.features)
-        return features, pd.RangeIndex(int(features.shape[0]), name="row") if ids is None else ids
-
-    def _in_form(self, features: Any) -> Any:
-        if self.is_sparse and isinstance(features, pd.DataFrame):
-            columns: Any = features.astype(pd.SparseDtype("float64", 0.0))
-            return sparse.csr_array(columns.sparse.to_coo())
-        if not self.is_sparse and not isinstance(features, pd.DataFrame):
-            return pd.DataFrame(features.toarray(), columns=self.features)
-        return features
-
-    def read_labels(
-        self,
-        table: str | Path,
-        *,
-        label_table: str | Path | None = None,
-        id_column: str | None = None,
-        presence: bool = False,
-        encoding: str = "utf-8",
-        decimal: str = ".",
-    ) -> NDArray[np.float32]:
-        """Read the labels, in the order of the model.
-
-        Parameters
-        ----------
-        table : path
-            Table of the rows.
-        label_table : path, optional
-            Second table with the labels, joined by the id column.
-        id_column : str, optional
-            Ids of the rows; by default the column of training.
-        presence : bool
-            Take any count above 0 as 1; always when training did.
-        encoding, decimal : str
-            Of text files.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels)
-
-        Raises
-        ------
-        DataError
-            Labels that are missing, not 0 or 1, or cannot be joined.
-        """
-        source, presence = Path(table), presence or self.presence
-        if source.suffix.lower() == ".npz":
-            data = read_table(source, label_table=label_table, labels=self.labels, presence=presence)
-        else:
-            joined_by = None if label_table is None else id_column or self.id_column
-            reading: Any = {"encoding": encoding, "decimal": decimal, "text_columns": [joined_by or ""]}
-            frame = read_frame(source, **reading)
-            labels = None if label_table is None else read_frame(label_table, **reading)
-            missing = [name for name in self.labels if name not in (frame if labels is None else labels)]
-            if missing:
-                raise DataError(
-                    f"table must hold every label of the model; got none for {listed(missing)} "
-                    f"({Path(label_table or source).name}). Add these columns "
-                    "(empty cells are not observed), or pass --label-table."
-                )
-            # Features are read by the rules of prediction; here they would only be in the way.
-            kept = [name for name in frame if name in (self.labels if labels is None else [joined_by])]
-            numbered = frame[kept].assign(**{"(row)": np.arange(len(frame))})
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DataWarning)  # the numbers of a single row are constant
-                data = dataset_from_frame(
-                    numbered, labels=self.labels, label_frame=labels, id_column=joined_by, presence=presence
-                )
-        order = [data.label_names.index(name) for name in self.labels]
-        return np.asarray(data.labels[:, order], dtype=np.float32)
-
-
-def model_card(model: LabelClassifier) -> dict[str, Any]:
-    """Return what :func:`train_on_table` noted; empty for a model saved from Python without notes.
-
-    Examples
-    --------
-    >>> from hotvae import HotVAEClassifier
-    >>> model_card(HotVAEClassifier())
-    {}
-    """
-    return dict(getattr(model, "extra_", None) or {})
-
-
-# --- predicting and evaluating ---------------------------------------------------------------------------
-
-
-def predict_rows(model: LabelClassifier, features: Any) -> NDArray[Any]:
-    """Predict features that :meth:`TableNeeds.read_features` read.
-
-    Parameters
-    ----------
-    model : LabelClassifier
-        A fitted model.
-    features : DataFrame or csr_array
-        Columns of the model, in its order.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_labels)
-        Probabilities.
-
-    Examples
-    --------
-    >>> from hotvae import HotVAEClassifier
-    >>> model = HotVAEClassifier(max_epochs=1, encoder_widths=(4,)).fit(np.eye(8), np.eye(8)[:, :2])
-    >>> predict_rows(model, pd.DataFrame(np.eye(8), columns=TableNeeds.of_model(model).features)).shape
-    (8, 2)
-    """
-    if isinstance(features, pd.DataFrame) and not hasattr(model, "feature_names_in_"):
-        features = features.to_numpy()  # trained without names, which have done their work
-    return model.predict_proba(features)
-
-
-def prediction_table(ids: "pd.Index[Any]", values: NDArray[Any], columns: Any) -> pd.DataFrame:
-    """Put ids in front of predictions.
-
-    Parameters
-    ----------
-    ids : Index
-        Ids of the rows, with the name of their column.
-    values : ndarray of shape (n_samples, n_labels)
-        Probabilities, or 0 and 1.
-    columns : sequence
-        Names of the labels.
-
-    Returns
-    -------
-    DataFrame
-
-    Raises
-    ------
-    DataError
-        An id column that is called like a label.
-
-    Examples
-    --------
-    >>> prediction_table(pd.RangeIndex(1, name="row"), np.array([[0.5]]), ["wren"])
-       row  wren
-    0    0   0.5
-    """
-    names = [str(column) for column in columns]
-    first = str(ids.name)
-    if first in names:
-        raise DataError(f"id column must not be a label; got {first!r}. Choose another with --id-column.")
-    predictions = pd.DataFrame(values, columns=names)
-    predictions.insert(0, first, ids.to_numpy())
-    return predictions
-
-
-def find_threshold(model: LabelClassifier, metric: str | None, threshold: float | None) -> float | None:
-    """Choose the threshold of 0/1 predictions: one tuned for a measure, a given one, or none.
-
-    Parameters
-    ----------
-    model : LabelClassifier
-        With thresholds tuned on its validation rows.
-    metric : str or None
-        A measure of predictions.
-    threshold : float or None
-        A threshold of one's own.
-
-    Returns
-    -------
-    float or None
-
-    Raises
-    ------
-    ConfigError
-        Both given, an unknown measure, or a model without thresholds.
-
-    Examples
-    --------
-    >>> from hotvae import HotVAEClassifier
-    >>> find_threshold(HotVAEClassifier(), None, 0.3)
-    0.3
-    """
-    if metric is not None and threshold is not None:
-        raise ConfigError(f"--binary and --threshold must not be combined; got {metric!r} and {threshold}. Keep one.")
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise ConfigError(f"threshold must be between 0 and 1; got {threshold}. Choose a probability.")
-    if metric is None:
-        return threshold
-    name = find_metric(metric, needs="predictions").name
-    if name not in model.thresholds_:
-        raise ConfigError(
-            f"model must have a tuned threshold for {name}; got one trained without validation rows. "
-            "Pass --threshold 0.5, or train with validation rows."
-        )
-    return float(model.thresholds_[name])
+# --- evaluating -----------------------------------------------------------------------------------------
 
 
 def evaluate_model(

@@ -51,7 +51,11 @@ class TrainSettings:
     max_distance : float or None
         Instead, connect labels up to this distance.
     model : str
-        hotvae or plain.
+        Short name of a model (``hotvae models``).
+    data : str or None
+        Named set of the catalogue, instead of a table.
+    fold : int
+        Which of the published splits of that set, from 0.
     resume, quiet, json : bool
         How to run and what to print.
     parameters : dict
@@ -77,6 +81,8 @@ class TrainSettings:
     neighbours: int | None = None
     max_distance: float | None = None
     model: str = "hotvae"
+    data: str | None = None
+    fold: int = 0
     resume: bool = True
     quiet: bool = False
     json: bool = False
@@ -86,7 +92,7 @@ class TrainSettings:
 OPTIONS = tuple(entry.name for entry in fields(TrainSettings) if entry.name != "parameters")
 """Names of the options that are not parameters of the classifier."""
 
-_CHOICES = {"split": ("random", "stratified", "group", "block"), "model": ("hotvae", "plain")}
+_CHOICES = {"split": ("random", "stratified", "group", "block")}
 
 
 def read_settings(path: str | Path) -> dict[str, Any]:
@@ -133,6 +139,36 @@ def read_settings(path: str | Path) -> dict[str, Any]:
             "Write one 'name: value' per line."
         )
     return {str(name).replace("-", "_"): value for name, value in values.items()}
+
+
+def read_preset(name: str, known: Iterable[str]) -> dict[str, Any]:
+    """Read the settings that a named data set is trained with unless told otherwise.
+
+    Parameters
+    ----------
+    name : str
+        A set of the catalogue.
+    known : iterable of str
+        Parameters of the model; settings it does not have are left out, as a preset serves every model.
+
+    Returns
+    -------
+    dict
+        By the names of options and parameters; empty where a set has no preset.
+
+    Examples
+    --------
+    >>> read_preset("nothing of this name", [])
+    {}
+    >>> sorted(read_preset("bbs_like_ebird100", ["encoder_dropout"]))
+    ['coordinates_as_features', 'encoder_dropout']
+    """
+    path = Path(__file__).with_name("presets") / f"{name}.toml"
+    if not path.is_file():
+        return {}
+    values = read_settings(path)
+    allowed = {*known, *OPTIONS}
+    return {given: value for given, value in values.items() if ALIASES.get(given, given) in allowed}
 
 
 def _parse_toml(text: str, source: Path) -> Any:
@@ -304,7 +340,7 @@ def _option(name: str, value: Any, where: str) -> Any:
         return ",".join(items) if name == "coordinates" else tuple(items)
     default = {entry.name: entry.default for entry in fields(TrainSettings)}[name]
     rule = _FLAG if isinstance(default, bool) else _TEXT
-    rule = {"block_size": _NUMBER, "max_distance": _NUMBER, "neighbours": _COUNT}.get(name, rule)
+    rule = {"block_size": _NUMBER, "max_distance": _NUMBER, "neighbours": _COUNT, "fold": _COUNT}.get(name, rule)
     _check(name, value, rule, where)
     if name in _CHOICES and value not in _CHOICES[name]:
         close = get_close_matches(value, _CHOICES[name], n=1)

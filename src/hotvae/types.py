@@ -7,9 +7,12 @@ Axis legend, used by every annotation in :mod:`hotvae.net`:
 ``feature`` columns of the feature table
 ``label``   labels (species), the nodes of the label graph
 ``token``   Gaussian subspaces of one row: J for features, K for labels
+``part``    numbers of one token: its kind, then the places of its neighbours
 ``dim``     width of embeddings and of the latent space, the paper's d
+``hidden``  units of a hidden layer
+``member``  members of an ensemble inside one network; as rows, those of a row stand together
 ``head``    attention heads
-``sender``  labels that send messages, when receivers are ``label``
+``sender``  labels or tokens that send messages, when receivers are ``label`` or ``token``
 ``draw``    draws of the latent noise
 ``layer``   decoder layers, first to last
 ========== =================================================================
@@ -17,7 +20,7 @@ Axis legend, used by every annotation in :mod:`hotvae.net`:
 This module imports nothing of ours. Tests check the shapes at run time; users pay nothing.
 """
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Features = Float[Tensor, "batch feature"]
@@ -28,6 +31,7 @@ Observed = Float[Tensor, "batch label"]
 PerSample = Float[Tensor, " batch"]
 Tokens = Float[Tensor, "batch token dim"]
 TokenMask = Bool[Tensor, "batch token"]
+TokenNumbers = Int[Tensor, "batch token *part"]
 States = Float[Tensor, "batch label dim"]
 LayerLogits = Float[Tensor, "layer batch label"]
 Pooled = Float[Tensor, "batch dim"]

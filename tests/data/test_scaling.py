@@ -97,6 +97,67 @@ def test_scaler__fit_and_transform__leave_the_input_alone(order):
     np.testing.assert_array_equal(values, before)
 
 
+def test_scaler__robust__matches_hand_calculation():
+    """(0, 1, 2, 3, 4): median 2, quartiles 1 and 3, spread 2 / 1.349 = 1.482580; 4 -> 1.349 / hypot(1, 1.349 / 3).
+
+    = 1.349 / 1.096449 = 1.230336. The column (0, 0, 0, 0, 8) has equal quartiles: half its range is 4, so 8 -> 2
+    drawn in to 2 / hypot(1, 2/3) = 1.664101. A constant column stays 0 for its value.
+    """
+    values = np.column_stack([np.arange(5.0), [0, 0, 0, 0, 8.0], np.full(5, 7.0)])
+    scaler = FeatureScaler("robust").fit(values)
+    found = scaler.transform(np.array([[4.0, 8.0, 7.0], [2.0, 0.0, 8.0]]), np.float64)
+    np.testing.assert_allclose(found[0], [1.230336, 1.664101, 0], atol=1e-6)
+    np.testing.assert_allclose(found[1], [0, 0, 1 / np.hypot(1, 1 / 3)], atol=1e-12)
+
+
+def test_scaler__robust__outliers_stay_within_three_and_move_nothing_else():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(999, 1))
+    wild = values.copy()
+    wild[values.argmax()] = 1e9
+    calm, upset = FeatureScaler("robust").fit(values), FeatureScaler("robust").fit(wild)
+    assert calm.state() == upset.state()
+    assert upset.transform(wild, np.float64).max() == pytest.approx(3)
+
+
+def test_scaler__quantile__matches_hand_calculation():
+    """Values 1, 2, 2, 5 hold ranks 1, 2-3, 4: middles .5, 2, 3.5 of 4, normal scores of .125, .5, .875."""
+    scaler = FeatureScaler("quantile").fit(np.array([[2.0], [5.0], [1.0], [2.0]]))
+    found = scaler.transform(np.array([[1.0], [2.0], [5.0], [3.5], [-9.0], [99.0]]), np.float64)
+    out = 1.1503493803760083
+    np.testing.assert_allclose(found[:, 0], [-out, 0, out, out / 2, -out, out], rtol=1e-12)
+
+
+def test_scaler__quantile__any_column_becomes_normal():
+    rng = np.random.default_rng(0)
+    values = np.column_stack([np.exp(2 * rng.normal(size=4000)), rng.uniform(size=4000)])
+    found = FeatureScaler("quantile").fit(values).transform(values, np.float64)
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=0.02)
+    np.testing.assert_allclose(found.std(axis=0), 1, atol=0.03)
+    assert len(FeatureScaler("quantile").fit(values).state()["knots"][0][0]) == 257
+
+
+@given(
+    arrays(np.float64, 12, elements=st.floats(-1e6, 1e6)),
+    arrays(np.float64, 5, elements=st.floats(-1e7, 1e7)),
+    st.sampled_from(["standard", "robust", "quantile", "none"]),
+)
+@settings(deadline=None)
+def test_scaler__any_method__never_turns_order_around(train, new, method):
+    scaler = FeatureScaler(method).fit(train[:, None])
+    found = scaler.transform(np.sort(new)[:, None], np.float64)[:, 0]
+    assert (np.diff(found) >= 0).all()
+
+
+@pytest.mark.parametrize("method", ["robust", "quantile"])
+def test_scaler__missing_values__do_not_move_quartiles_and_ranks(method):
+    known = np.array([[1.0], [2.0], [4.0], [9.0], [11.0]])
+    gaps = np.vstack([known, [[np.nan]] * 3])
+    one, two = FeatureScaler(method).fit(known), quietly_fitted(gaps, method=method)
+    np.testing.assert_array_equal(one.transform(known)[:, 0], two.transform(known)[:, 0])
+    assert two.transform(gaps)[5:].tolist() == [[0, 1]] * 3, "the median, and marked"
+
+
 TABLES = arrays(
     np.float64,
     (7, 3),
@@ -122,6 +183,33 @@ def test_state__through_json__transforms_to_the_same_bits(values, soil):
     assert abs(numeric.mean(axis=0)).max() < 1e-6
     spread = numeric.std(axis=0)
     assert ((abs(spread - 1) < 1e-6) | (spread < 1e-6)).all(), "standardised, or constant"
+
+
+@pytest.mark.parametrize("method", ["robust", "quantile", "none"])
+@given(values=TABLES)
+@settings(max_examples=30, deadline=None)
+def test_state__any_method_through_json__transforms_to_the_same_bits(method, values):
+    values[0] = [0.5, 1.5, -2.0]
+    scaler = quietly_fitted(values, method=method)
+    again = FeatureScaler.from_state(json.loads(json.dumps(scaler.state())))
+    one, two = (part.transform(values, np.float64) for part in (scaler, again))
+    assert one.tobytes() == two.tobytes()
+    assert np.isfinite(one).all()
+
+
+def test_state__of_a_model_without_knots__is_read():
+    state = FeatureScaler().fit(np.eye(2)).state()
+    del state["knots"]
+    np.testing.assert_array_equal(FeatureScaler.from_state(state).transform(np.eye(2)), [[1, -1], [-1, 1]])
+
+
+@pytest.mark.parametrize("method", ["robust", "quantile"])
+def test_scaler__csr__other_methods_divide_by_the_largest_too(method):
+    matrix = sparse.csr_array(np.array([[0, -4.0], [2.0, 1.0]]))
+    scaler = FeatureScaler(method).fit(matrix)
+    np.testing.assert_array_equal(scaler.transform(matrix).toarray(), [[0, -1], [1, 0.25]])
+    again = FeatureScaler.from_state(json.loads(json.dumps(scaler.state())))
+    np.testing.assert_array_equal(again.transform(matrix).toarray(), [[0, -1], [1, 0.25]])
 
 
 def test_state__csr__transforms_to_the_same_bits():
@@ -240,8 +328,8 @@ def test_transform__value_too_far_out__refused():
 
 
 def test_scaler__misuse__explained():
-    with pytest.raises(ConfigError, match="method must be one of 'standard', 'none'; got 'quantile'"):
-        FeatureScaler("quantile")
+    with pytest.raises(ConfigError, match="method must be one of 'standard', 'robust', 'quantile', 'none'; got 'z'"):
+        FeatureScaler("z")
     with pytest.raises(ConfigError, match="scaler must be fitted before use"):
         FeatureScaler().transform(np.eye(2))
 
@@ -252,6 +340,8 @@ def test_scaler__misuse__explained():
         ({"scale": [1.0]}, "one entry per column; got parts of other lengths"),
         ({"kinds": ["numeric"]}, "one entry per column"),
         ({"levels": [["a"]]}, "one entry per column"),
+        ({"knots": [[[0.0, 1.0], [0.0, 1.0]]]}, "one entry per column"),
+        ({"method": "quantile"}, "one entry per column"),
         ({"median": "high"}, "scaler state must be complete; got ValueError"),
         ({"method": "magic"}, "scaler state must be complete; got ConfigError"),
     ],

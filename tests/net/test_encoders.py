@@ -1,15 +1,34 @@
-"""Encoders: an MLP by hand and by loops, the coding of labels, and the forms an answer may take."""
+"""Encoders: perceptrons and tokens by hand and by loops, the coding of labels, and the forms an answer may take."""
 
 import math
+from functools import partial
 
+import loops
 import pytest
 import torch
-from loops import close, mlp, normal, scrambled
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loops import close, mlp, normal, scrambled, small_config
 from torch import nn
 
 from hotvae.errors import ConfigError
-from hotvae.net.encoders import LOG_VARIANCE_RANGE, GaussianHead, MLPEncoder, code_labels, encode
-from hotvae.net.latent import Gaussian
+from hotvae.net.encoders import (
+    LOG_VARIANCE_RANGE,
+    GaussianHead,
+    LabelTokens,
+    MemberLinear,
+    MLPEncoder,
+    PeriodicEmbedding,
+    TokenEncoder,
+    code_labels,
+    encode,
+    make_encoder,
+    make_label_encoder,
+    member_mean,
+    places,
+    positive_tokens,
+)
+from hotvae.net.latent import Gaussian, pool
 
 NAN = math.nan
 
@@ -111,3 +130,257 @@ def test_encode__more_tokens_than_promised__is_refused():
 
     with pytest.raises(ConfigError, match=r"as many tokens as its n_tokens says \(1\); got 3 \(Liar\)"):
         encode(Liar(), torch.zeros(4, 5))
+
+
+# Numeric columns and ensembles ----------------------------------------------------------------------------
+
+
+def test_periodic_embedding__one_wave__matches_hand_calculation():
+    """x = 0.25 with frequency 1: sin(pi / 2) = 1, cos = 0; units relu(3 * 1 + 5 * 0 - 1) = 2 and relu(-3 - 1) = 0."""
+    embedding = PeriodicEmbedding(2, 1, n_frequencies=1, dim=2, scale=1.0).double()
+    with torch.no_grad():
+        embedding.frequency.fill_(1.0)
+        embedding.weight.copy_(torch.tensor([[[3.0, -3.0], [5.0, 5.0]]]))
+        embedding.bias.fill_(-1.0)
+    close(embedding(torch.tensor([[0.25, 7.0]]).double()), [[0.25, 7.0, 2.0, 0.0]], 1e-12)
+    assert embedding.out_dim == 4
+
+
+def test_periodic_embedding__two_columns__equals_loops():
+    embedding, rows = scrambled(PeriodicEmbedding(3, 2, n_frequencies=2, dim=2, scale=1.0)), normal(4, 3, seed=1)
+    frequency, weight, bias = (part.tolist() for part in (embedding.frequency, embedding.weight, embedding.bias))
+    expected = []
+    for row in rows.tolist():
+        units = []
+        for column in range(2):
+            waves = [wave(2 * math.pi * c * row[column]) for wave in (math.sin, math.cos) for c in frequency[column]]
+            for unit in range(2):
+                total = bias[column][unit] + sum(w * weight[column][k][unit] for k, w in enumerate(waves))
+                units.append(max(total, 0.0))
+        expected.append(row + units)
+    close(embedding(rows), expected)
+
+
+def test_periodic_embedding__at_the_start__frequencies_have_the_scale():
+    frequency = PeriodicEmbedding(50, 50, n_frequencies=200, dim=1, scale=0.2).frequency
+    assert frequency.std().item() == pytest.approx(0.2, abs=0.01)
+    assert frequency.requires_grad
+
+
+def test_member_linear__each_member__equals_a_linear_map_of_its_own():
+    """s W (r x) + b is the linear map with weight s_i W_ij r_j."""
+    layer, rows = scrambled(MemberLinear(3, 2, n_members=2, apart=True)), normal(4, 2, 3, seed=1)
+    found = layer(rows)
+    for member in range(2):
+        weight = layer.scale_out[member][:, None] * layer.shared.weight * layer.scale_in[member]
+        close(found[:, member], rows[:, member] @ weight.T + layer.bias[member], 1e-12)
+
+
+def test_member_linear__at_the_start__apart_by_signs_or_equal_but_for_the_offset():
+    torch.manual_seed(0)
+    apart, equal = (MemberLinear(64, 2, n_members=3, apart=flag) for flag in (True, False))
+    assert set(apart.scale_in.flatten().tolist()) == {-1.0, 1.0}
+    assert not torch.equal(apart.scale_in[0], apart.scale_in[1])
+    assert (equal.scale_in == 1).all()
+
+
+def test_mlp_encoder__members__are_rows_that_stand_together():
+    """Each member equals the perceptron whose weights carry its scales; row i is rows i * members and following."""
+    encoder, rows = scrambled(MLPEncoder(3, (5, 4), dim=2, n_members=3)), normal(4, 3, seed=1)
+    posterior = encoder(rows)
+    assert posterior.mean.shape == (12, 1, 2)
+    for member in range(3):
+        alone = MLPEncoder(3, (5, 4), dim=2).double()
+        alone.head.load_state_dict(encoder.head.state_dict())
+        with torch.no_grad():
+            for place in (0, 3):
+                ours, its = encoder.hidden[place], alone.hidden[place]
+                its.weight.copy_(ours.scale_out[member][:, None] * ours.shared.weight * ours.scale_in[member])
+                its.bias.copy_(ours.bias[member])
+        close(posterior.mean[member::3], alone(rows).mean, 1e-12)
+        close(posterior.log_variance[member::3], alone(rows).log_variance, 1e-12)
+    close(member_mean(posterior.mean, 3)[1], posterior.mean[3:6].mean(0), 1e-12)
+
+
+def test_mlp_encoder__periodic_embedding__feeds_the_first_layer():
+    config = small_config(numeric_embedding_dim=2, numeric_frequencies=3, encoder_widths=(5,))
+    encoder, rows = make_encoder("mlp", 4, config, n_numeric=3), normal(2, 4)
+    assert encoder.hidden[0].in_features == 4 + 3 * 2
+    scrambled(encoder)
+    plain = MLPEncoder(10, (5,), dim=4).double()
+    plain.load_state_dict({k: v for k, v in encoder.state_dict().items() if not k.startswith("embedding")})
+    close(encoder(rows).mean, plain(encoder.embedding(rows)).mean, 1e-12)
+
+
+# Tokens ---------------------------------------------------------------------------------------------------
+
+ROWS = [[3, 8, 2, 5], [7], [2, 6, 4]]
+
+
+def padded(rows, width):
+    return torch.tensor([row + [0] * (width - len(row)) for row in rows])
+
+
+def token_encoder(ordered=False, **changes):
+    return scrambled(TokenEncoder(9, small_config(**changes), ordered)).eval()
+
+
+def looped(encoder, config, row, listens=None):
+    """Mean and log-variance of each token of one row, slowly."""
+    vectors = encoder.embedding.weight.tolist()
+    states = [list(vectors[number]) for number in row]
+    if encoder.ordered and listens is None:
+        half = config.dim // 2
+        for place, state in enumerate(states):
+            for wave in range(half):
+                angle = place * 10_000 ** (-wave / half)
+                state[wave] += math.sin(angle)
+                state[half + wave] += math.cos(angle)
+    for layer in encoder.layers:
+        one, two = layer.residuals
+        collect = partial(loops.label_message, layer, graph=listens, n_heads=config.n_heads)
+        states = loops.residual(one, config.norm, states, collect)
+        digest = partial(loops.feedforward, layer.feedforward)
+        states = loops.residual(two, config.norm, states, lambda u, digest=digest: [digest(x) for x in u])
+    if config.norm == "pre":
+        states = [loops.layer_norm(encoder.last_norm, state) for state in states]
+    head = encoder.head
+    clamp = [[min(max(v, -12.0), 8.0) for v in loops.linear(head.log_variance, state)] for state in states]
+    return [loops.linear(head.mean, state) for state in states], clamp
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"encoder_layers": 0}, {"encoder_layers": 3}])
+def test_token_encoder__ragged_rows__equal_loops_and_so_do_their_pooled_gaussians(ordered, changes):
+    encoder, config = token_encoder(ordered, **changes), small_config(**changes)
+    posterior = encoder(padded(ROWS, 4))
+    pooled = {kind: pool(posterior, kind) for kind in ("mean", "moment")}
+    for number, row in enumerate(ROWS):
+        mean, log_variance = looped(encoder, config, row)
+        close(posterior.mean[number, : len(row)], mean)
+        close(posterior.log_variance[number, : len(row)], log_variance)
+        for kind, (pooled_mean, pooled_variance) in pooled.items():
+            expected_mean, expected_variance = loops.pool(mean, log_variance, None, kind)
+            close(pooled_mean[number], expected_mean)
+            close(pooled_variance[number], expected_variance)
+    assert posterior.mask.tolist() == [[True] * 4, [True, False, False, False], [True, True, True, False]]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@given(n_more=st.integers(1, 9))
+@settings(deadline=None, max_examples=10)
+def test_token_encoder__more_padding__changes_nothing(ordered, n_more):
+    encoder = token_encoder(ordered)
+    few, many = encoder(padded(ROWS, 4)), encoder(padded(ROWS, 4 + n_more))
+    close(many.mean[:, :4], few.mean, 1e-12)
+    close(pool(many)[1], pool(few)[1], 1e-12)
+    assert many.mean.isfinite().all()
+    assert not many.mask[:, 4:].any()
+
+
+@given(order=st.permutations(range(4)))
+@settings(deadline=None, max_examples=20)
+def test_token_encoder__tokens_in_another_order__matter_to_texts_and_not_to_sets(order):
+    row = torch.tensor([[3, 8, 2, 5]])
+    as_set, as_text = token_encoder(False), token_encoder(True)
+    close(as_set(row[:, order]).mean, as_set(row).mean[:, order], 1e-12)
+    apart = (pool(as_text(row[:, order]))[0] - pool(as_text(row))[0]).abs().max()
+    assert (apart > 1e-6) == (list(order) != [0, 1, 2, 3])
+
+
+def test_token_encoder__padding__receives_no_gradient():
+    encoder = token_encoder()
+    posterior = encoder(padded(ROWS, 4))
+    pool(posterior)[0].sum().backward()
+    assert not encoder.embedding.weight.grad[0].any()
+    assert encoder.embedding.weight.grad[3].any()
+
+
+def test_token_encoder__bonds__equal_loops_and_reach_as_far_as_layers():
+    """A chain 1-2-3-4: after 2 rounds the first token depends on the third, and not on the fourth."""
+    chain = torch.tensor([[[3, 2, 0], [8, 1, 3], [2, 2, 4], [5, 3, 0]]])
+    encoder, config = token_encoder(ordered=True, encoder_layers=2), small_config()
+    graph = [[abs(i - j) <= 1 for j in range(4)] for i in range(4)]
+    posterior = encoder(chain)
+    mean, log_variance = looped(encoder, config, [3, 8, 2, 5], graph)
+    close(posterior.mean[0], mean)
+    close(posterior.log_variance[0], log_variance)
+    posterior.mean[0, 0].sum().backward()
+    reached = encoder.embedding.weight.grad.abs().sum(1) > 0
+    assert reached.nonzero().flatten().tolist() == [2, 3, 8], "token 5 stands three bonds away"
+
+
+def test_token_encoder__bonds_and_padding__changes_nothing():
+    encoder = token_encoder()
+    chain = torch.tensor([[[3, 2, 0], [8, 1, 0]]])
+    more = torch.nn.functional.pad(chain, (0, 0, 0, 3))
+    close(encoder(more).mean[:, :2], encoder(chain).mean, 1e-12)
+    assert encoder(more).mask.tolist() == [[True, True, False, False, False]]
+
+
+def test_places__odd_width__is_cut():
+    assert places(3, 5, like=torch.zeros(1)).shape == (3, 5)
+
+
+# The label branch -----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.lists(st.sampled_from([1.0, 0.0, NAN]), min_size=5, max_size=5), min_size=1, max_size=6))
+@settings(deadline=None)
+def test_positive_tokens__any_labels__equal_a_loop(rows):
+    expected = [[i + 2 for i, label in enumerate(row) if label == 1] or [1] for row in rows]
+    width = max(map(len, expected))
+    found = positive_tokens(code_labels(torch.tensor(rows)))
+    assert found.tolist() == [row + [0] * (width - len(row)) for row in expected]
+
+
+def test_label_tokens__rows__have_a_gaussian_per_positive_label():
+    encoder = scrambled(LabelTokens(4, small_config())).eval()
+    labels = torch.tensor([[1, 0, 1, NAN], [0, 0, 0, 0], [NAN, NAN, 1, NAN]]).double()
+    posterior = encoder(code_labels(labels))
+    assert posterior.mask.tolist() == [[True, True], [True, False], [True, False]]
+    for number, row in enumerate([[2, 4], [1], [4]]):
+        mean, log_variance = looped(encoder.tokens, small_config(), row)
+        close(posterior.mean[number, : len(row)], mean)
+        close(posterior.log_variance[number, : len(row)], log_variance)
+
+
+def test_label_tokens__not_observed__is_as_good_as_absent():
+    encoder = scrambled(LabelTokens(3, small_config())).eval()
+    gaps, absent = (code_labels(torch.tensor([row]).double()) for row in ([1, NAN, NAN], [1, 0, 0]))
+    close(encoder(gaps).mean, encoder(absent).mean, 0)
+
+
+# Makers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "cls", "ordered"),
+    [
+        ("mlp", MLPEncoder, None),
+        ("bag", MLPEncoder, None),
+        ("elements", MLPEncoder, None),
+        ("set", TokenEncoder, False),
+        ("text", TokenEncoder, True),
+        ("smiles", TokenEncoder, True),
+    ],
+)
+def test_make_encoder__kind__gives_its_encoder(kind, cls, ordered):
+    encoder = make_encoder(kind, 9, small_config(numeric_embedding_dim=3))
+    assert type(encoder) is cls
+    assert getattr(encoder, "ordered", None) is ordered
+    assert (getattr(encoder, "embedding", None) is not None) == (kind not in ("bag", "elements"))
+
+
+def test_make_encoder__impossible__error():
+    with pytest.raises(ConfigError, match=r"encoder must be 'mlp', .* or an nn\.Module; got 'cnn'"):
+        make_encoder("cnn", 9, small_config())
+    with pytest.raises(ConfigError, match="n_members must be 1 for encoder 'text'; got 4"):
+        make_encoder("text", 9, small_config(n_members=4))
+
+
+def test_make_label_encoder__kinds__and_no_extras_of_the_feature_branch():
+    config = small_config(numeric_embedding_dim=3, n_members=2)
+    plain = make_label_encoder(5, config)
+    assert (type(plain), plain.embedding, plain.n_members) == (MLPEncoder, None, 1)
+    assert type(make_label_encoder(5, small_config(label_encoder="tokens"))) is LabelTokens

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from loops import close, normal, scrambled, small_config
 from torch import nn
 
-from hotvae.net.encoders import MLPEncoder, code_labels, encode
-from hotvae.net.latent import Gaussian, sample
+from hotvae.net.encoders import MLPEncoder, TokenEncoder, code_labels, encode
+from hotvae.net.latent import Gaussian, aligned_kl, sample
 from hotvae.net.model import HotVAE, PlainNet
 
 NAN = math.nan
@@ -278,3 +278,84 @@ def test_gaussian__from_a_custom_encoder__is_what_the_branch_keeps():
     posterior = network(normal(5, N_FEATURES), labels_of(5)).feature.posterior
     assert isinstance(posterior, Gaussian)
     assert posterior.mask.shape == (5, 3)
+
+
+# Tokens of texts, sets and labels, and ensembles ----------------------------------------------------------
+
+
+def test_forward__label_tokens__ragged_on_both_sides_equals_each_row_by_itself():
+    """J of 3 and 1, K of 2 and 1 (no positive label): rows decoded alone, without padding, give the same logits."""
+    config = small_config(dim=DIM, label_encoder="tokens")
+    own = TokenEncoder(9, config, ordered=True)
+    network = scrambled(HotVAE(9, N_LABELS, config, GRAPH, feature_encoder=own)).eval()
+    tokens, labels = torch.tensor([[3, 8, 2], [5, 0, 0]]), torch.tensor([[1, 0, 1, NAN], [0, NAN, 0, 0]]).double()
+    torch.manual_seed(3)
+    output = network(tokens, labels)
+    torch.manual_seed(3)
+    noise = torch.randn(4, 3, DIM, dtype=torch.float64)
+    for row, (n_words, n_labels) in enumerate([(3, 2), (1, 1)]):
+        word = encode(own, tokens[row : row + 1, :n_words])
+        label = encode(network.label_encoder, code_labels(labels[row : row + 1]))
+        alone = network.decoder(sample(word, noise[row : row + 1, :n_words]))
+        close(output.feature.layer_logits[:, row : row + 1], alone, 1e-12)
+        alone = network.decoder(sample(label, noise[2 + row : 3 + row, :n_labels]))
+        close(output.label.layer_logits[:, row : row + 1], alone, 1e-12)
+        ragged = aligned_kl(label, word)
+        close(aligned_kl(output.label.posterior, output.feature.posterior)[row : row + 1], ragged, 1e-12)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_predict__more_padding__changes_nothing(ordered):
+    config = small_config(dim=DIM)
+    for network in (
+        HotVAE(9, N_LABELS, config, GRAPH, feature_encoder=TokenEncoder(9, config, ordered)),
+        PlainNet(9, N_LABELS, config, TokenEncoder(9, config, ordered)),
+    ):
+        scrambled(network).eval()
+        few = torch.tensor([[3, 8, 2], [5, 0, 0]])
+        close(network.predict(torch.nn.functional.pad(few, (0, 5))), network.predict(few), 1e-12)
+
+
+def test_forward__ensemble__each_member_is_a_row_and_the_label_branch_stands_beside_each():
+    network = scrambled(HotVAE(N_FEATURES, N_LABELS, small_config(dim=DIM, n_members=3), GRAPH)).eval()
+    features, labels = normal(2, N_FEATURES), labels_of(2)
+    torch.manual_seed(3)
+    output = network(features, labels)
+    torch.manual_seed(3)
+    noise = torch.randn(8, 1, DIM, dtype=torch.float64)
+    members = encode(network.feature_encoder, features)
+    label = encode(network.label_encoder, code_labels(labels))
+    close(output.feature.layer_logits, network.decoder(sample(members, noise[:6])), 1e-12)
+    alone = network.decoder(sample(label, noise[6:]))
+    for row in range(2):
+        for member in range(3):
+            close(output.label.layer_logits[:, 3 * row + member], alone[:, row], 1e-12)
+            close(output.label.posterior.mean[3 * row + member], label.mean[row], 0)
+            close(output.label.posterior.log_variance[3 * row + member], label.log_variance[row], 0)
+
+
+def test_forward__ensemble_and_label_tokens__masks_are_repeated_too():
+    config = small_config(dim=DIM, n_members=2, label_encoder="tokens")
+    network = scrambled(HotVAE(N_FEATURES, N_LABELS, config, GRAPH)).eval()
+    labels = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 1]]).double()
+    mask = network(normal(2, N_FEATURES), labels).label.posterior.mask
+    assert mask.tolist() == [[True, True]] * 2 + [[True, False]] * 2
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_predict__ensemble__is_the_mean_of_its_members_probabilities(drawn):
+    network = scrambled(HotVAE(N_FEATURES, N_LABELS, small_config(dim=DIM, n_members=3), GRAPH)).eval()
+    features, noise = normal(2, N_FEATURES), normal(2, 1, 1, DIM, seed=4)
+    members = encode(network.feature_encoder, features)
+    latents = [sample(members, one) for one in noise] if drawn else [members.mean]
+    each = torch.stack([network.decoder(latent)[-1].sigmoid() for latent in latents]).mean(0)
+    expected = torch.stack([each[:3].mean(0), each[3:].mean(0)])
+    close(network.predict(features, noise if drawn else None), expected, 1e-12)
+
+
+def test_plain_net__ensemble__averages_probabilities():
+    network = scrambled(PlainNet(N_FEATURES, N_LABELS, small_config(dim=DIM, n_members=3))).eval()
+    features = normal(2, N_FEATURES)
+    logits = network(features)
+    assert logits.shape == (6, N_LABELS)
+    close(network.predict(features)[1], logits[3:].sigmoid().mean(0), 1e-12)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 from torch import Tensor, nn
 
 from hotvae.config import (
+    FrontConfig,
     NetConfig,
+    Norm,
     Optimizer,
     Precision,
+    Scaling,
     Schedule,
     TrainConfig,
 )
+from hotvae.net.encoders import member_mean
 from hotvae.net.losses import bce_loss
 from hotvae.net.model import PlainNet
-from hotvae.network_classifier import NetworkClassifier, own_encoder
+from hotvae.network_classifier import NetworkClassifier
 from hotvae.progress import Style
 from hotvae.training import (
     Terms,
@@ -33,7 +38,13 @@ class PlainNetClassifier(NetworkClassifier):
     ----------
     dim : int
         Width between encoder and read-out.
-    encoder, encoder_widths, encoder_dropout
+    encoder, encoder_widths, encoder_dropout, encoder_layers
+        As in :class:`HotVAEClassifier`.
+    n_heads, feedforward_dim, norm
+        Of the messages among tokens, where the encoder has any.
+    numeric_embedding_dim, numeric_frequencies, frequency_scale, n_members
+        As in :class:`HotVAEClassifier`.
+    scaling, max_tokens, min_word_count, max_words, bonds
         As in :class:`HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`HotVAEClassifier`.
@@ -51,6 +62,9 @@ class PlainNetClassifier(NetworkClassifier):
     """
 
     title = "plain network"
+    takes = "tables, sparse 0/1 tables, texts, molecules, your own; labels may have gaps"
+    cost = "seconds; a tenth of HOT-VAE"
+    citation = "HOT-VAE's feature encoder with a linear read-out: the row that shows what the decoder adds"
 
     def __init__(
         self,
@@ -59,6 +73,19 @@ class PlainNetClassifier(NetworkClassifier):
         encoder: str | nn.Module = "mlp",
         encoder_widths: tuple[int, ...] = NetConfig.encoder_widths,
         encoder_dropout: float = NetConfig.encoder_dropout,
+        encoder_layers: int = NetConfig.encoder_layers,
+        n_heads: int = NetConfig.n_heads,
+        feedforward_dim: int = NetConfig.feedforward_dim,
+        norm: Norm = NetConfig.norm,
+        numeric_embedding_dim: int = NetConfig.numeric_embedding_dim,
+        numeric_frequencies: int = NetConfig.numeric_frequencies,
+        frequency_scale: float = NetConfig.frequency_scale,
+        n_members: int = NetConfig.n_members,
+        scaling: Scaling = FrontConfig.scaling,
+        max_tokens: int = FrontConfig.max_tokens,
+        min_word_count: int = FrontConfig.min_word_count,
+        max_words: int = FrontConfig.max_words,
+        bonds: bool = FrontConfig.bonds,
         max_epochs: int = TrainConfig.max_epochs,
         batch_size: int = TrainConfig.batch_size,
         learning_rate: float = TrainConfig.learning_rate,
@@ -82,6 +109,19 @@ class PlainNetClassifier(NetworkClassifier):
         self.encoder = encoder
         self.encoder_widths = encoder_widths
         self.encoder_dropout = encoder_dropout
+        self.encoder_layers = encoder_layers
+        self.n_heads = n_heads
+        self.feedforward_dim = feedforward_dim
+        self.norm = norm
+        self.numeric_embedding_dim = numeric_embedding_dim
+        self.numeric_frequencies = numeric_frequencies
+        self.frequency_scale = frequency_scale
+        self.n_members = n_members
+        self.scaling = scaling
+        self.max_tokens = max_tokens
+        self.min_word_count = min_word_count
+        self.max_words = max_words
+        self.bonds = bonds
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -102,7 +142,14 @@ class PlainNetClassifier(NetworkClassifier):
         self.state_file = state_file
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
-        return PlainNet(n_features, n_labels, self._config(NetConfig), own_encoder(self.encoder), initial_logits)
+        encoder = self._feature_encoder(n_features)
+        return PlainNet(n_features, n_labels, self._config(NetConfig), encoder, initial_logits)
 
     def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:
-        return lambda features, labels: {"bce": bce_loss(network(features), labels)}, {"bce": 1.0}
+        n_members = cast(PlainNet, network).n_members
+
+        def terms(features: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
+            each = bce_loss(network(features), labels.repeat_interleave(n_members, dim=0))
+            return {"bce": member_mean(each, n_members)}
+
+        return terms, {"bce": 1.0}

@@ -5,7 +5,7 @@ Rows are counted from 0 in every message.
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
@@ -168,6 +168,42 @@ class Dataset:
             groups=None if self.groups is None else self.groups[index],
             row_names=None if self.row_names is None else self.row_names[index],
         )
+
+    def with_coordinates_as_features(self) -> "Dataset":
+        """Return the data with the two coordinates as further features; they stay coordinates, too.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        DataError
+            No coordinates, or features that are not a dense table.
+
+        Examples
+        --------
+        >>> data = Dataset([[1.0]], [[0]], feature_names=("depth",), coordinates=[[7.0, 50.0]])
+        >>> data.with_coordinates_as_features().feature_names
+        ('depth', 'x', 'y')
+        """
+        if self.coordinates is None:
+            raise DataError(
+                f"coordinates must be there to be features; got none ({self.name or 'data set'}). "
+                "Leave coordinates_as_features out."
+            )
+        names = self.coordinate_names
+        if isinstance(self.features, pd.DataFrame):
+            extra = pd.DataFrame(self.coordinates, columns=list(names), index=self.features.index)
+            features: Any = pd.concat([self.features, extra], axis=1)
+        elif isinstance(self.features, np.ndarray):
+            features = np.column_stack([self.features, self.coordinates])
+        else:
+            raise DataError(
+                "features must be a dense table to take coordinates; got a sparse one. "
+                "Leave coordinates_as_features out."
+            )
+        return replace(self, features=features, feature_names=(*self.feature_names, *names))
 
     def drop_labels(self, names: Iterable[str]) -> "Dataset":
         """Leave out labels.

@@ -2,13 +2,15 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
+from scipy.special import ndtri
 
+from hotvae.config import Scaling
 from hotvae.data.dataset import (
     FeatureKind,
     FeatureTable,
@@ -21,24 +23,40 @@ from hotvae.data.dataset import (
 from hotvae.data.tables import align_columns, check_kinds
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
 
-ScalingMethod = Literal["standard", "none"]
+# Quartiles of a normal column lie this far apart, counted in its deviation: robust and standard then agree on it.
+_QUARTILE_GAP = 1.349
+
+# Where soft clipping ends: a value 3 deviations out is drawn in to 2.1, and nothing ever passes 3.
+_CLIP = 3.0
+
+# A column's quantile table has at most this many knots: finer steps are noise, and each one is stored.
+_MOST_KNOTS = 257
 
 
 class FeatureScaler:
-    """Turn features into the matrix a network is fed with.
+    r"""Turn features into the matrix a network is fed with.
 
     Everything is learned from the rows given to `fit`, which must be training rows only.
 
     * Numbers: missing values become the training median, columns with missing training values get an
-      indicator column, and each column is centred and divided by its standard deviation.
+      indicator column, and each column is scaled by ``method``.
     * Booleans are the numbers 0 and 1.
     * Categories are one-hot coded in sorted order; "missing" is a level where training rows had it.
     * Sparse arrays stay sparse: columns are divided by their largest absolute value, never centred.
 
     Parameters
     ----------
-    method : {"standard", "none"}
-        Whether numbers are scaled; they are imputed in either case.
+    method : {"standard", "robust", "quantile", "none"}
+        How numbers are scaled; they are imputed in any case.
+
+        * ``"standard"``: centred on the mean, divided by the standard deviation.
+        * ``"robust"``: centred on the median, divided by the distance of the quartiles (by half the range where these
+          coincide), then drawn in softly, :math:`x / \sqrt{1 + (x / 3)^2}`, so that no outlier passes 3.
+        * ``"quantile"``: replaced by the normal score of its rank among the training values, with straight lines
+          between 257 knots; beyond the training values the score stays that of the nearest one.
+        * ``"none"``: left as they are.
+
+        For sparse arrays all but ``"none"`` divide by the largest absolute value.
 
     Attributes
     ----------
@@ -59,10 +77,10 @@ class FeatureScaler:
     array([[3., 0., 1.]], dtype=float32)
     """
 
-    def __init__(self, method: ScalingMethod = "standard") -> None:
-        if method not in get_args(ScalingMethod):
-            raise ConfigError(f"method must be one of {listed(get_args(ScalingMethod))}; got {method!r}. Choose one.")
-        self.method: ScalingMethod = method
+    def __init__(self, method: Scaling = "standard") -> None:
+        if method not in get_args(Scaling):
+            raise ConfigError(f"method must be one of {listed(get_args(Scaling))}; got {method!r}. Choose one.")
+        self.method: Scaling = method
         self.feature_names_in: tuple[str, ...] = ()
         self.kinds: tuple[FeatureKind, ...] = ()
         self.is_sparse = False
@@ -71,6 +89,8 @@ class FeatureScaler:
         self._center: NDArray[np.float64] = np.empty(0)
         self._scale: NDArray[np.float64] = np.empty(0)
         self._had_missing: NDArray[np.bool_] = np.empty(0, dtype=bool)
+        # For the quantile method: values and their normal scores.
+        self._knots: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
         # One entry per categorical column, in order; None = the level "missing".
         self._levels: list[list[str | None]] = []
 
@@ -85,6 +105,11 @@ class FeatureScaler:
             for level in levels
         ]
         return (*numeric, *indicators, *one_hot)
+
+    @property
+    def n_numeric(self) -> int:
+        """Number of columns that come out first and are numbers, not indicators or levels."""
+        return len(self._median)
 
     @property
     def n_features_out(self) -> int:
@@ -121,7 +146,7 @@ class FeatureScaler:
             raise DataError(f"features must have rows and columns; got shape {tuple(table.shape)}. Choose some rows.")
         self.kinds = feature_kinds(table)
         self.is_sparse = not isinstance(table, np.ndarray | pd.DataFrame)
-        self._levels = []
+        self._levels, self._knots = [], []
         if isinstance(table, np.ndarray | pd.DataFrame):
             self._fit_numeric(self._numeric_values(table))
             if isinstance(table, pd.DataFrame):
@@ -177,8 +202,8 @@ class FeatureScaler:
         n_numeric, n_indicators = values.shape[1], int(self._had_missing.sum())
         if n_missing.any():
             values = np.where(missing, self._median, values)
-        with np.errstate(over="ignore"):  # refused in the next step, with a message
-            out[:, :n_numeric] = (values - self._center) / self._scale
+        with np.errstate(over="ignore", invalid="ignore"):  # refused in the next step, with a message
+            out[:, :n_numeric] = self._scaled_numbers(values)
         _check_representable(out[:, :n_numeric], self._names("numeric"))
         out[:, n_numeric : n_numeric + n_indicators] = missing[:, self._had_missing]
         if isinstance(table, pd.DataFrame):
@@ -208,6 +233,7 @@ class FeatureScaler:
             "center": self._center.tolist(),
             "scale": self._scale.tolist(),
             "had_missing": self._had_missing.tolist(),
+            "knots": [[part.tolist() for part in knots] for knots in self._knots],
             "levels": [list(levels) for levels in self._levels],
         }
 
@@ -239,6 +265,11 @@ class FeatureScaler:
                 np.array(state[key], dtype=np.float64) for key in ("median", "center", "scale")
             )
             scaler._had_missing = np.array(state["had_missing"], dtype=bool)
+            # Models of version 0.1 have no knots.
+            scaler._knots = [
+                (np.array(values, dtype=np.float64), np.array(scores, dtype=np.float64))
+                for values, scores in state.get("knots", [])
+            ]
             scaler._levels = [list(levels) for levels in state["levels"]]
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"scaler state must be complete; got {error!r}. Save the model anew.") from error
@@ -248,6 +279,8 @@ class FeatureScaler:
             len(scaler.kinds) != len(scaler.feature_names_in)
             or any(part.shape != (n_numeric,) for part in sizes)
             or len(scaler._levels) != scaler.kinds.count("categorical")
+            or len(scaler._knots) != (n_numeric if scaler.method == "quantile" and not scaler.is_sparse else 0)
+            or any(values.shape != scores.shape or values.ndim != 1 for values, scores in scaler._knots)
         ):
             raise ModelError("scaler state must have one entry per column; got parts of other lengths. Save it anew.")
         return scaler
@@ -284,25 +317,38 @@ class FeatureScaler:
         self._median, self._center, self._scale = np.empty(n_columns), np.zeros(n_columns), np.ones(n_columns)
         for j in range(n_columns):  # column by column: no second copy of the whole table
             column = values[:, j].copy()  # the caller's array stays as it is
-            if n_missing[j]:
-                gaps = np.isnan(column)
-                self._median[j] = np.median(column[~gaps])
-                column[gaps] = self._median[j]
-            else:
-                self._median[j] = np.median(column)
-            if self.method == "standard":
+            gaps = np.isnan(column)
+            known = column[~gaps]
+            self._median[j] = np.median(known)
+            column[gaps] = self._median[j]
+            if self.method == "quantile":
+                self._knots.append(_knots_of(known))
+            elif self.method != "none":
                 with np.errstate(over="ignore", invalid="ignore"):
-                    self._center[j], deviation = column.mean(), column.std()
-                if not (np.isfinite(self._center[j]) and np.isfinite(deviation)):
+                    if self.method == "standard":
+                        self._center[j], spread = column.mean(), column.std()
+                    else:
+                        self._center[j], spread = self._median[j], _robust_spread(known)
+                if not (np.isfinite(self._center[j]) and np.isfinite(spread)):
                     raise DataError(
                         f"feature values must be small enough to square; got {abs(column).max():.3g} "
                         f"in column {names[j]!r}. Correct its outliers, or change its unit."
                     )
                 # Equal values can have a deviation of one rounding error, which would blow up other rows.
-                if deviation > 0 and column.min() < column.max():
-                    self._scale[j] = deviation
+                if spread > 0 and column.min() < column.max():
+                    self._scale[j] = spread
                 else:
                     self._center[j] = column[0]
+
+    def _scaled_numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.method == "quantile":
+            scores = [np.interp(values[:, j], *knots) for j, knots in enumerate(self._knots)]
+            return np.column_stack(scores) if scores else values
+        scaled: NDArray[np.float64] = (values - self._center) / self._scale
+        if self.method == "robust":
+            scaled = np.clip(scaled, -1e100, 1e100)  # infinity over infinity would be no number
+            scaled = scaled / np.hypot(1, scaled / _CLIP)
+        return scaled
 
     def _aligned(self, features: Any) -> FeatureTable:
         """Bring features into the columns, their order and the kinds of training."""
@@ -355,6 +401,22 @@ class FeatureScaler:
                     stacklevel=3,
                 )
             start += len(levels)
+
+
+def _robust_spread(known: NDArray[np.float64]) -> float:
+    """Spread that a few outliers do not move: distance of the quartiles, or half the range where these meet."""
+    low, high = np.quantile(known, (0.25, 0.75))
+    gap = (high - low) / _QUARTILE_GAP
+    return float(gap if gap > 0 else (known.max() - known.min()) / 2)
+
+
+def _knots_of(known: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Values spread evenly over the ranks, and the normal score of the middle of the ranks that each of them holds."""
+    known, n = np.sort(known), len(known)
+    values = np.unique(known[np.linspace(0, n - 1, min(n, _MOST_KNOTS)).round().astype(np.intp)])
+    middle = (np.searchsorted(known, values, side="left") + np.searchsorted(known, values, side="right")) / 2
+    scores: NDArray[np.float64] = ndtri(middle / n)
+    return values, scores
 
 
 def _sorted_levels(column: "pd.Series[Any]") -> list[str | None]:

@@ -1,15 +1,27 @@
 """Rows of tokens of different lengths: words of a text, atoms of a molecule, active columns of a sparse table."""
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
 
-from hotvae.errors import DataError
+from hotvae.data.dataset import FeatureKind, as_feature_table, feature_kinds, numeric_matrix
+from hotvae.data.tables import align_columns
+from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
 
 PADDING = 0
 """Number of the token that fills rows up; no real token has it."""
+
+NOTHING = 1
+"""Number of the token that stands alone in a row that has no other: no active column, no word, no molecule."""
+
+UNKNOWN = 2
+"""Number of words and atoms that training rows did not have. Sets leave such columns out instead."""
 
 
 @dataclass(frozen=True)
@@ -86,3 +98,207 @@ class TokenRows:
         rows = np.repeat(np.arange(len(self)), self.lengths)
         out[rows, np.arange(len(self.tokens)) - np.repeat(self.starts[:-1], self.lengths)] = self.tokens
         return out
+
+
+class ActiveColumns:
+    """Turn the rows of a sparse table into the set of their active columns, those that are not 0.
+
+    Column ``i`` is token ``i + 2``; only whether it is active counts, not its value. Columns that no training row
+    had active say nothing and are left out. A row without any active column is a single token that says so. No row
+    is ever made dense.
+
+    Parameters
+    ----------
+    max_tokens : int
+        Most tokens of a row. Of a longer row those columns are kept that were active in the fewest training
+        rows, which tell most; between equals, those further left.
+
+    Examples
+    --------
+    >>> front = ActiveColumns().fit(np.array([[0, 1, 0, 1], [0, 1, 0, 0]]))
+    >>> front.transform(np.array([[1, 1, 0, 1], [0, 0, 0, 0]])).padded()
+    array([[3, 5],
+           [1, 0]], dtype=int32)
+    """
+
+    def __init__(self, max_tokens: int = 300) -> None:
+        require_count("max_tokens", max_tokens)
+        self.max_tokens = max_tokens
+        self.feature_names_in: tuple[str, ...] = ()
+        self.is_sparse = False
+        self._n_active: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+    @property
+    def kinds(self) -> tuple[FeatureKind, ...]:
+        """Kind of each column that goes in: numbers."""
+        return tuple("numeric" for _ in self.feature_names_in)
+
+    @property
+    def n_features_out(self) -> int:
+        """Token numbers in use."""
+        return NOTHING + 1 + len(self.feature_names_in)
+
+    def fit(self, features: Any, feature_names: Sequence[str] | None = None) -> "ActiveColumns":
+        """Learn in how many rows each column is active.
+
+        Parameters
+        ----------
+        features : ndarray, sparse array or DataFrame of shape (n_samples, n_features)
+            Training rows.
+        feature_names : sequence of str, optional
+            Column names of an array.
+
+        Returns
+        -------
+        ActiveColumns
+            The front itself.
+
+        Raises
+        ------
+        DataError
+            No rows, values that are missing or infinite, or columns of text.
+        """
+        table, self.feature_names_in = as_feature_table(features, feature_names or ())
+        if table.shape[0] == 0 or table.shape[1] == 0:
+            raise DataError(f"features must have rows and columns; got shape {tuple(table.shape)}. Choose some rows.")
+        self.is_sparse = not isinstance(table, np.ndarray | pd.DataFrame)
+        rows = self._csr(table)
+        if rows.nnz and (rows.data != 1).any():
+            warnings.warn(
+                f"columns of a set are active or not; values other than 0 and 1, such as "
+                f"{rows.data[rows.data != 1][0]:g}, are taken as active.",
+                DataWarning,
+                stacklevel=2,
+            )
+        self._n_active = np.bincount(rows.indices, minlength=rows.shape[1]).astype(np.int64)
+        return self
+
+    def transform(self, features: Any, dtype: DTypeLike = np.int32) -> TokenRows:
+        """Give the active columns their numbers; rows do not influence each other.
+
+        Parameters
+        ----------
+        features : ndarray, sparse array or DataFrame of shape (n_samples, n_features)
+            Columns of a frame are found by name, those of an array by position.
+        dtype : dtype
+            Has no meaning for tokens.
+
+        Returns
+        -------
+        TokenRows
+            Each row's tokens in ascending order.
+
+        Raises
+        ------
+        DataError
+            Other columns than in training, or values that are missing or infinite.
+        """
+        if not self.feature_names_in:
+            raise ConfigError("front must be fitted before use; got none. Call fit with training rows.")
+        if isinstance(features, pd.DataFrame):
+            features = align_columns(features, self.feature_names_in)
+        table, _ = as_feature_table(features)
+        if table.shape[1] != len(self.feature_names_in):
+            raise DataError(
+                f"features must have {len(self.feature_names_in)} columns, as in training; got "
+                f"{table.shape[1]}. Give the same columns in the same order, or a DataFrame."
+            )
+        rows = self._csr(table)
+        owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        known = self._n_active[rows.indices] > 0
+        owner, columns = owner[known], rows.indices[known]
+        # Within each row from rare to frequent: what stands beyond max_tokens is dropped.
+        rarity = np.lexsort((columns, self._n_active[columns], owner))
+        owner, columns = owner[rarity], columns[rarity]
+        first = np.searchsorted(owner, np.arange(rows.shape[0]))
+        kept = np.arange(len(owner)) - first[owner] < self.max_tokens
+        empty = np.setdiff1d(np.arange(rows.shape[0]), owner)
+        owner = np.concatenate([owner[kept], empty])
+        tokens = np.concatenate([columns[kept] + NOTHING + 1, np.full(len(empty), NOTHING)])
+        order = np.lexsort((tokens, owner))
+        starts = np.searchsorted(owner[order], np.arange(rows.shape[0] + 1)).astype(np.int64)
+        return TokenRows(tokens[order].astype(np.int32), starts)
+
+    def state(self) -> dict[str, Any]:
+        """Everything learned, ready for JSON.
+
+        Returns
+        -------
+        dict
+        """
+        return {
+            "max_tokens": self.max_tokens,
+            "feature_names": list(self.feature_names_in),
+            "is_sparse": self.is_sparse,
+            "n_active": self._n_active.tolist(),
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "ActiveColumns":
+        """Rebuild the front from `state`.
+
+        Parameters
+        ----------
+        state : dict
+            What `state` returned, possibly by way of JSON.
+
+        Returns
+        -------
+        ActiveColumns
+
+        Raises
+        ------
+        ModelError
+            Entries that are absent or do not fit together.
+        """
+        try:
+            front = cls(state["max_tokens"])
+            front.feature_names_in = tuple(state["feature_names"])
+            front.is_sparse = bool(state["is_sparse"])
+            front._n_active = np.array(state["n_active"], dtype=np.int64)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"set state must be complete; got {error!r}. Save the model anew.") from error
+        if front._n_active.shape != (len(front.feature_names_in),):
+            raise ModelError(
+                f"set state must have one count per column; got {front._n_active.size} for "
+                f"{len(front.feature_names_in)} columns. Save the model anew."
+            )
+        return front
+
+    def _csr(self, table: Any) -> sparse.csr_array:
+        """Active cells only, columns in order, nothing missing."""
+        if isinstance(table, pd.DataFrame):
+            if "categorical" in feature_kinds(table):
+                text = [
+                    name for name, kind in zip(table.columns, feature_kinds(table), strict=True) if kind != "numeric"
+                ]
+                raise DataError(
+                    f"columns of a set must be numbers; got text or categories in {listed(text)}. "
+                    "Turn each level into a 0/1 column, or choose encoder='mlp'."
+                )
+            table = numeric_matrix(table)
+        rows = sparse.csr_array(table, copy=True)  # the caller's array stays as it is
+        rows.eliminate_zeros()
+        bad = np.flatnonzero(~np.isfinite(rows.data))
+        if bad.size:
+            column = rows.indices[bad[0]]
+            where = np.searchsorted(rows.indptr, bad[rows.indices[bad] == column], side="right") - 1
+            raise DataError(
+                f"columns of a set must be observed; got {rows.data[bad[0]]} in column "
+                f"{self.feature_names_in[column]!r} (rows {listed(where)}). Fill these cells with 0 or 1."
+            )
+        return rows
+
+
+def require_count(name: str, value: Any) -> None:
+    """Refuse a setting that is not a positive whole number.
+
+    Examples
+    --------
+    >>> require_count("max_tokens", 0)
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: max_tokens must be a whole number of at least 1; got 0. Choose an allowed value.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ConfigError(f"{name} must be a whole number of at least 1; got {value!r}. Choose an allowed value.")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from hotvae.config import NetConfig
 from hotvae.net.decoder import Decoder
-from hotvae.net.encoders import code_labels, encode, make_mlp_encoder
+from hotvae.net.encoders import code_labels, encode, make_encoder, make_label_encoder, member_mean
 from hotvae.net.latent import Gaussian, join, sample, token_mean
 from hotvae.types import GraphMask, Labels, LayerLogits, Probs
 
@@ -51,7 +51,7 @@ class HotVAE(nn.Module):
     feature_encoder : nn.Module, optional
         Any encoder (see :mod:`hotvae.net.encoders`); by default a multi-layer perceptron.
     label_encoder : nn.Module, optional
-        Reads labels coded +1, -1 and 0 for not observed; by default a multi-layer perceptron.
+        Reads labels coded +1, -1 and 0 for not observed; by default the one that ``config`` names.
     initial_logits : Tensor of shape (label,), optional
         Starting bias of the read-out.
 
@@ -75,25 +75,31 @@ class HotVAE(nn.Module):
     ) -> None:
         super().__init__()
         if feature_encoder is None:
-            feature_encoder = make_mlp_encoder(n_features, config.encoder_widths, config)
+            feature_encoder = make_encoder("mlp", n_features, config)
         # Paper note P8: the label encoder sees the labels only; with the features it could bypass the latent.
         if label_encoder is None:
-            label_encoder = make_mlp_encoder(n_labels, config.label_encoder_widths, config)
+            label_encoder = make_label_encoder(n_labels, config)
         self.feature_encoder = feature_encoder
         self.label_encoder = label_encoder
+        self.n_members: int = getattr(feature_encoder, "n_members", 1)
         encoders = (self.feature_encoder, self.label_encoder)
         single_token = all(getattr(encoder, "n_tokens", None) == 1 for encoder in encoders)
         self.decoder = Decoder(n_labels, config, single_token, graph, initial_logits)
 
     def forward(self, features: Tensor, labels: Labels) -> HotVAEOutput:
-        """Encode both branches, sample each latent once, decode them in one batch."""
+        """Encode both branches, sample each latent once, decode them in one batch.
+
+        With an ensemble every member of a row is a row of its own, and the one label branch of the row stands
+        beside each.
+        """
         feature = encode(self.feature_encoder, features)
         label = encode(self.label_encoder, code_labels(labels))
         both = join(feature, label)
         tokens = sample(both, torch.randn_like(both.mean))
-        n_rows = len(labels)
+        n_rows = len(feature.mean)
         logits = self.decoder(tokens, both.mask)
-        return HotVAEOutput(Branch(feature, logits[:, :n_rows]), Branch(label, logits[:, n_rows:]))
+        beside = _repeated(Branch(label, logits[:, n_rows:]), self.n_members)
+        return HotVAEOutput(Branch(feature, logits[:, :n_rows]), beside)
 
     def predict(self, features: Tensor, noise: Float[Tensor, "draw 1 token dim"] | None = None) -> Probs:
         """Probabilities from the feature branch alone.
@@ -112,9 +118,9 @@ class HotVAE(nn.Module):
         """
         posterior = encode(self.feature_encoder, features)
         if noise is None:
-            return torch.sigmoid(self.decoder(posterior.mean, posterior.mask)[-1])
+            return member_mean(torch.sigmoid(self.decoder(posterior.mean, posterior.mask)[-1]), self.n_members)
         draws = [self.decoder(sample(posterior, one), posterior.mask)[-1].sigmoid() for one in noise]
-        return torch.stack(draws).mean(0)
+        return member_mean(torch.stack(draws).mean(0), self.n_members)
 
 
 class PlainNet(nn.Module):
@@ -150,19 +156,30 @@ class PlainNet(nn.Module):
     ) -> None:
         super().__init__()
         if feature_encoder is None:
-            feature_encoder = make_mlp_encoder(n_features, config.encoder_widths, config)
+            feature_encoder = make_encoder("mlp", n_features, config)
         self.feature_encoder = feature_encoder
+        self.n_members: int = getattr(feature_encoder, "n_members", 1)
         self.readout = nn.Linear(config.dim, n_labels)
         if initial_logits is not None:
             with torch.no_grad():
                 self.readout.bias.copy_(initial_logits)
 
     def forward(self, features: Tensor) -> Float[Tensor, "batch label"]:
-        """Logits of a batch."""
+        """Logits of a batch; with an ensemble, those of the members of each row one after the other."""
         posterior = encode(self.feature_encoder, features)
         logits: Float[Tensor, "batch label"] = self.readout(token_mean(posterior.mean, posterior.mask))
         return logits
 
     def predict(self, features: Tensor) -> Probs:
         """Probabilities of a batch."""
-        return torch.sigmoid(self(features))
+        return member_mean(torch.sigmoid(self(features)), self.n_members)
+
+
+def _repeated(branch: Branch, times: int) -> Branch:
+    if times == 1:
+        return branch
+    posterior, rows = branch.posterior, torch.arange(len(branch.posterior.mean), device=branch.layer_logits.device)
+    rows = rows.repeat_interleave(times)
+    mask = None if posterior.mask is None else posterior.mask[rows]
+    repeated = Gaussian(posterior.mean[rows], posterior.log_variance[rows], mask)
+    return Branch(repeated, branch.layer_logits[:, rows])

@@ -1,0 +1,148 @@
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hotvae import HotVAEClassifier
+from hotvae.cli import main
+from hotvae.errors import DataError
+from hotvae.prediction import TableNeeds, predict_rows, predict_stream
+
+
+@pytest.fixture(scope="module")
+def frame():
+    random = np.random.default_rng(0)
+    soil = random.choice(["sand", "clay"], 70)
+    table = pd.DataFrame({"site": [f"s{i}" for i in range(70)], "depth": random.normal(size=70), "soil": soil})
+    return table.assign(wren=(table.depth > 0).astype(float), robin=(table.soil == "clay").astype(float))
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    model = HotVAEClassifier(max_epochs=2, encoder_widths=(8,), dim=8, random_state=0)
+    model.fit(frame[["depth", "soil"]], frame[["wren", "robin"]])
+    model.extra_ = {}
+    return model
+
+
+@pytest.fixture
+def table(frame, tmp_path):
+    path = tmp_path / "new.parquet"
+    # Row groups that have nothing to do with the pieces.
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path, row_group_size=13)
+    return path
+
+
+def in_memory(model, table, **options):
+    features, ids = TableNeeds.of_model(model).read_features(table, **options)
+    return predict_rows(model, features), ids
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 7, 70, 1000])
+def test_predict_stream__any_piece__same_bits_as_in_memory(model, table, tmp_path, rows_at_once):
+    out = tmp_path / "probs.parquet"
+    options = {"id_column": "site", "ignore_unknown": True}
+    assert predict_stream(model, table, out, rows_at_once=rows_at_once, **options) == 70
+    probs, ids = in_memory(model, table, **options)
+    found = pd.read_parquet(out)
+    assert found.columns.tolist() == ["site", "wren", "robin"]
+    assert found["site"].tolist() == ids.tolist()
+    assert np.array_equal(found[["wren", "robin"]].to_numpy(), probs)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_predict_stream__no_ids__rows_are_numbered_through(model, frame, tmp_path):
+    frame.drop(columns="site").to_parquet(tmp_path / "new.parquet")
+    predict_stream(model, tmp_path / "new.parquet", tmp_path / "out.parquet", rows_at_once=32)
+    assert pd.read_parquet(tmp_path / "out.parquet")["row"].tolist() == list(range(70))
+
+
+def test_predict_stream__threshold__labels_beside_probabilities(model, table, tmp_path):
+    out, labels = tmp_path / "p.parquet", tmp_path / "b.parquet"
+    predict_stream(model, table, out, ignore_unknown=True, threshold=0.5, binary_out=labels, rows_at_once=16)
+    probs, cut = pd.read_parquet(out), pd.read_parquet(labels)
+    assert (cut[["wren", "robin"]].to_numpy() == (probs[["wren", "robin"]].to_numpy() > 0.5)).all()
+    assert cut.dtypes.astype(str).tolist()[1:] == ["int8", "int8"]
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed_after(n_pieces, monkeypatch):
+    calls = []
+
+    def predict(model, features):
+        if len(calls) == n_pieces:
+            raise Killed
+        calls.append(len(features))
+        return predict_rows(model, features)
+
+    monkeypatch.setattr("hotvae.prediction.predict_rows", predict)
+    return calls
+
+
+def test_predict_stream__killed__goes_on_where_it_ended(model, table, tmp_path, monkeypatch):
+    out = tmp_path / "p.parquet"
+    killed_after(2, monkeypatch)
+    with pytest.raises(Killed):
+        predict_stream(model, table, out, ignore_unknown=True, rows_at_once=20)
+    assert not out.exists()
+    calls = killed_after(99, monkeypatch)
+    predict_stream(model, table, out, ignore_unknown=True, rows_at_once=20)
+    assert calls == [20, 10]
+    monkeypatch.undo()
+    probs, _ = in_memory(model, table, ignore_unknown=True)
+    assert np.array_equal(pd.read_parquet(out)[["wren", "robin"]].to_numpy(), probs)
+
+
+def test_predict_stream__pieces_of_another_model__done_again(model, frame, table, tmp_path, monkeypatch):
+    out = tmp_path / "p.parquet"
+    killed_after(2, monkeypatch)
+    with pytest.raises(Killed):
+        predict_stream(model, table, out, ignore_unknown=True, rows_at_once=20)
+    other = HotVAEClassifier(max_epochs=1, encoder_widths=(8,), dim=8, random_state=1)
+    other.fit(frame[["depth", "soil"]], frame[["wren", "robin"]])
+    calls = killed_after(99, monkeypatch)
+    predict_stream(other, table, out, ignore_unknown=True, rows_at_once=20)
+    assert calls == [20, 20, 20, 10]
+
+
+def test_predict_stream__told_of_every_piece(model, table, tmp_path):
+    told = []
+    predict_stream(
+        model,
+        table,
+        tmp_path / "p.parquet",
+        ignore_unknown=True,
+        rows_at_once=30,
+        progress=lambda done, total: told.append((done, total)),
+    )
+    assert told == [(30, 70), (60, 70), (70, 70)]
+
+
+def test_predict_stream__bad_tables__clear_errors_and_no_file(model, frame, tmp_path):
+    out = tmp_path / "p.parquet"
+    (tmp_path / "text.parquet").write_text("no parquet")
+    with pytest.raises(DataError, match="table must be a readable Parquet file"):
+        predict_stream(model, tmp_path / "text.parquet", out)
+    frame.iloc[:0].to_parquet(tmp_path / "empty.parquet")
+    with pytest.raises(DataError, match="table must have at least 1 row; got 0 rows"):
+        predict_stream(model, tmp_path / "empty.parquet", out)
+    frame.to_parquet(tmp_path / "new.parquet")
+    with pytest.raises(DataError, match="id column must be in the table; got 'plot'"):
+        predict_stream(model, tmp_path / "new.parquet", out, id_column="plot", ignore_unknown=True)
+    with pytest.raises(DataError, match="'site'"):
+        predict_stream(model, tmp_path / "new.parquet", out)
+    assert not out.exists()
+
+
+def test_predict_command__parquet_to_parquet__streams(model, table, tmp_path, capsys):
+    model.save(tmp_path / "m")
+    arguments = ["predict", str(tmp_path / "m"), str(table), "--out", str(tmp_path / "p.parquet")]
+    assert main([*arguments, "--id-column", "site", "--ignore-unknown", "--threshold", "0.5"]) == 0
+    printed = capsys.readouterr().out
+    assert "wrote 70 rows × 2 labels" in printed
+    assert "wrote 0/1 labels at threshold 0.5" in printed
+    assert len(pd.read_parquet(tmp_path / "p_binary.parquet")) == 70
