@@ -110,6 +110,8 @@ class HotVAEClassifier(NetworkClassifier):
         Course of the step size after ``warmup_epochs``.
     warmup_epochs, clip_norm, average_decay : float
         Warm-up, largest gradient norm, and decay of the weight average that is kept.
+    direct_epochs : int
+        Epochs at the start in which the direct path learns alone, many times as fast; then labels pass messages.
     selection_metric : str
         Metric on validation rows that chooses the epoch.
     patience : int
@@ -210,6 +212,7 @@ class HotVAEClassifier(NetworkClassifier):
         optimizer: Optimizer = TrainConfig.optimizer,
         schedule: Schedule = TrainConfig.schedule,
         warmup_epochs: float = TrainConfig.warmup_epochs,
+        direct_epochs: int = TrainConfig.direct_epochs,
         clip_norm: float = TrainConfig.clip_norm,
         average_decay: float = TrainConfig.average_decay,
         selection_metric: str = TrainConfig.selection_metric,
@@ -264,6 +267,7 @@ class HotVAEClassifier(NetworkClassifier):
         self.optimizer = optimizer
         self.schedule = schedule
         self.warmup_epochs = warmup_epochs
+        self.direct_epochs = direct_epochs
         self.clip_norm = clip_norm
         self.average_decay = average_decay
         self.selection_metric = selection_metric
@@ -305,6 +309,7 @@ class HotVAEClassifier(NetworkClassifier):
             graph,
             feature_encoder=self._feature_encoder(n_features),
             initial_logits=initial_logits,
+            direct_epochs=self.direct_epochs,
         )
 
     def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:

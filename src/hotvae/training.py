@@ -216,12 +216,15 @@ def fit_network(
     if state_file is not None and Path(state_file).exists():
         _resume(job, state, Path(state_file), fingerprint)
     progress = progress or Silent()
+    # A network may change with the epochs, as HOT-VAE does when its labels begin to pass messages.
+    begin_epoch: Callable[[int | None], None] = getattr(network, "begin_epoch", lambda epoch: None)
 
     with progress:
         progress.start(config.max_epochs, state.history.records)
         while not state.history.stopped:
             epoch = len(state.history.records) + 1
             started = time.perf_counter()
+            begin_epoch(epoch)
             with owned_randomness(seed, epoch, device):
                 record = _train_epoch(job, state, epoch)
             if "failed" not in record:
@@ -239,6 +242,7 @@ def fit_network(
                 _write_state(job, state, Path(state_file), fingerprint)
             progress.epoch(record)
 
+    begin_epoch(None)
     network.load_state_dict(state.best)
     network.eval()
     return state.history

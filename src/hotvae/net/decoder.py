@@ -77,6 +77,7 @@ class Decoder(nn.Module):
     ) -> None:
         super().__init__()
         self.n_layers = config.n_layers
+        self.messages_on = True
         self.embedding = nn.Parameter(torch.randn(n_labels, config.dim))
         # Paper note P10: every layer has weights of its own, unless they are shared.
         n_distinct = 1 if config.share_layers else config.n_layers
@@ -90,8 +91,10 @@ class Decoder(nn.Module):
 
     def forward(self, tokens: Tokens, token_mask: TokenMask | None = None) -> LayerLogits:
         """Decode latent tokens into the logits after every layer; the last is the prediction."""
-        states = self.embedding.unsqueeze(0)
         first_guess = 0.0 if self.direct is None else self.direct(token_mean(tokens, token_mask))
+        if not self.messages_on:
+            return (self.bias + first_guess).unsqueeze(0)
+        states = self.embedding.unsqueeze(0)
         logits = []
         for round_ in range(self.n_layers):
             states = self.layers[round_ % len(self.layers)](states, tokens, token_mask, self.graph)

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from hotvae.config import NetConfig
+from hotvae.errors import ConfigError
 from hotvae.net.decoder import Decoder
 from hotvae.net.encoders import code_labels, encode, make_encoder, make_label_encoder, member_mean
 from hotvae.net.latent import Gaussian, join, sample, token_mean
@@ -54,6 +55,8 @@ class HotVAE(nn.Module):
         Reads labels coded +1, -1 and 0 for not observed; by default the one that ``config`` names.
     initial_logits : Tensor of shape (label,), optional
         Starting bias of the read-out.
+    direct_epochs : int
+        Epochs at the start of training in which the direct path learns alone, before labels pass messages.
 
     Examples
     --------
@@ -72,8 +75,14 @@ class HotVAE(nn.Module):
         feature_encoder: nn.Module | None = None,
         label_encoder: nn.Module | None = None,
         initial_logits: Float[Tensor, " label"] | None = None,
+        direct_epochs: int = 0,
     ) -> None:
         super().__init__()
+        if direct_epochs and not config.direct_path:
+            raise ConfigError(
+                f"direct_epochs must be 0 without direct_path; got {direct_epochs}. Set direct_path=True, or leave it."
+            )
+        self.direct_epochs = direct_epochs
         if feature_encoder is None:
             feature_encoder = make_encoder("mlp", n_features, config)
         # Paper note P8: the label encoder sees the labels only; with the features it could bypass the latent.
@@ -85,6 +94,13 @@ class HotVAE(nn.Module):
         encoders = (self.feature_encoder, self.label_encoder)
         single_token = all(getattr(encoder, "n_tokens", None) == 1 for encoder in encoders)
         self.decoder = Decoder(n_labels, config, single_token, graph, initial_logits)
+        if direct_epochs:
+            # What the messages add starts at exactly nothing, so that leaving them out changes nothing.
+            nn.init.zeros_(self.decoder.weight)
+
+    def begin_epoch(self, epoch: int | None) -> None:
+        """Let labels pass messages from epoch ``direct_epochs + 1`` on; None, when training is over, always."""
+        self.decoder.messages_on = epoch is None or epoch > self.direct_epochs
 
     def forward(self, features: Tensor, labels: Labels) -> HotVAEOutput:
         """Encode both branches, sample each latent once, decode them in one batch.
