@@ -1,0 +1,122 @@
+"""What each named set costs and reaches with its preset: one seed, one process each.
+
+    python benchmarks/presets.py                      (needs HOTVAE_DATA_DIR, or hotvae data get)
+    python benchmarks/presets.py --only yeast scene
+    python benchmarks/presets.py --render             (writes the table of docs/encoders.md)
+
+Writes ``benchmarks/results/presets.json``. Finished sets are kept, so a run that was stopped goes on where it ended;
+``--fresh`` starts over.
+"""
+
+import argparse
+import json
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from hotvae.report import write_text
+
+SETS = (
+    "yeast",
+    "scene",
+    "sider",
+    "norberg_birds",
+    "bibtex",
+    "reuters",
+    "mirflickr_tags",
+    "bbs_like_ebird100",
+    "delicious",
+)
+SHOWN = {"example_f1": "ebF1", "micro_f1": "miF1", "macro_f1": "maF1", "hamming_accuracy": "HA"}
+RESULTS = Path(__file__).parent / "results" / "presets.json"
+PAGE = Path(__file__).parent.parent / "docs" / "encoders.md"
+BEGIN, END = "<!-- presets: begin -->\n", "<!-- presets: end -->\n"
+
+
+def train(name, threads, extra):
+    """Train one set in a process of its own and return what it reports, with the time of each epoch."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "model"
+        command = ["hotvae", "train", "--data", name, "--out", "model", "--threads", str(threads), *extra]
+        arguments = [sys.executable, "-m", "hotvae", *command[1:], "--json"]
+        done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{name}: {done.stderr.strip()}")
+        cell = json.loads(done.stdout)
+        config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    seconds = [record["seconds"] for record in config["history"]["records"]]
+    n_direct = config["params"]["direct_epochs"]
+    return {
+        "set": name,
+        "command": shlex.join(command),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": config["params"]["random_state"],
+        "settings": config["params"],
+        "seconds": cell["seconds"],
+        "direct_epoch_seconds": round(sorted(seconds[:n_direct])[n_direct // 2], 2) if n_direct else None,
+        "epoch_seconds": round(sorted(seconds[n_direct:])[(len(seconds) - n_direct) // 2], 2)
+        if len(seconds) > n_direct
+        else None,
+        "peak_memory_gb": cell["peak_memory_gb"],
+        **{key: cell[key] for key in ("n_train", "n_validation", "n_labels", "best_epoch", "n_epochs", "test")},
+    }
+
+
+def render(cells):
+    """Return the table of the page."""
+    lines = [
+        "| set | encoder | epoch (direct / with messages) | all | memory | ebF1 | miF1 | maF1 | HA | log loss |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for cell in cells:
+        spent = [
+            "-" if cell[key] is None else f"{cell[key]:.1f} s" for key in ("direct_epoch_seconds", "epoch_seconds")
+        ]
+        values = [f"{cell['test'][name]:.3f}" for name in SHOWN] + [f"{cell['test']['log_loss']:.4f}"]
+        lines.append(
+            f"| {cell['set']} | {cell['settings']['encoder']} | {' / '.join(spent)} | {cell['seconds']:.0f} s "
+            f"| {cell['peak_memory_gb']:.2f} GB | {' | '.join(values)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    """Run what is missing, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--epochs", type=int, help="for a quick trial; the result is printed, not kept")
+    parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--render", action="store_true")
+    options = parser.parse_args()
+    kept = json.loads(RESULTS.read_text(encoding="utf-8"))["cells"] if RESULTS.exists() else []
+    if options.render:
+        page = PAGE.read_text(encoding="utf-8")
+        head, _, rest = page.partition(BEGIN)
+        write_text(PAGE, head + BEGIN + "\n" + render(kept) + "\n" + END + rest.partition(END)[2])
+        return
+    for name in options.only:
+        if not options.fresh and not options.epochs and any(cell["set"] == name for cell in kept):
+            continue
+        extra = ["--epochs", str(options.epochs), "--set", "direct_epochs=0"] if options.epochs else []
+        cell = train(name, options.threads, extra)
+        print(render([cell]).splitlines()[-1], flush=True)
+        if options.epochs:
+            continue
+        kept = sorted([c for c in kept if c["set"] != name] + [cell], key=lambda c: SETS.index(c["set"]))
+        versions = {package: version(package) for package in ("hotvae", "torch", "numpy", "scikit-learn")}
+        result = {
+            "versions": {"python": platform.python_version(), **versions},
+            "threads": options.threads,
+            "cells": kept,
+        }
+        write_text(RESULTS, json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
