@@ -129,3 +129,11 @@ def test_with_coordinates_as_features__none_or_sparse__errors():
 def test_train_data__eucalypts__runs(tmp_path, capsys):
     assert main(["train", "--data", "eucalypts_grampians", "--out", str(tmp_path / "m"), *QUICK]) == 0
     assert "on the test rows" in capsys.readouterr().out
+
+
+def test_encoders_page__table__rendered_from_the_stored_results():
+    from benchmarks.presets import PAGE, RESULTS, SETS, render
+
+    cells = json.loads(RESULTS.read_text(encoding="utf-8"))["cells"]
+    assert [cell["set"] for cell in cells] == [name for name in SETS if name in {cell["set"] for cell in cells}]
+    assert render(cells) in PAGE.read_text(encoding="utf-8")
