@@ -7,13 +7,45 @@ from difflib import get_close_matches
 
 from torch import nn
 
+from hotvae.baselines.boosting import BoostedTrees
+from hotvae.baselines.c2ae import C2AE
+from hotvae.baselines.chains import ChainEnsemble, LabelChain
+from hotvae.baselines.forests import ExtraTrees, RandomForest
+from hotvae.baselines.lamp import LaMP
+from hotvae.baselines.logistic import LogisticLabels
+from hotvae.baselines.mlknn import MLkNN
+from hotvae.baselines.mpvae import MPVAE
 from hotvae.baselines.plain import PlainNetClassifier
+from hotvae.baselines.prevalence import Prevalence
+from hotvae.baselines.probit import ProbitJSDM
+from hotvae.baselines.ridge import GaussianKernelRidge, LinearRidge
+from hotvae.baselines.seq2seq import Seq2Seq
+from hotvae.baselines.sleec import SLEEC
 from hotvae.checkpoint import load_folder
 from hotvae.classifier import LabelClassifier
 from hotvae.errors import ConfigError, ModelError, listed
 from hotvae.estimator import HotVAEClassifier
 
-CLASSIFIERS: dict[str, type[LabelClassifier]] = {"hotvae": HotVAEClassifier, "plain": PlainNetClassifier}
+CLASSIFIERS: dict[str, type[LabelClassifier]] = {
+    "hotvae": HotVAEClassifier,
+    "plain": PlainNetClassifier,
+    "mpvae": MPVAE,
+    "lamp": LaMP,
+    "seq2seq": Seq2Seq,
+    "c2ae": C2AE,
+    "probit": ProbitJSDM,
+    "mlknn": MLkNN,
+    "sleec": SLEEC,
+    "ridge": LinearRidge,
+    "kernel_ridge": GaussianKernelRidge,
+    "logistic": LogisticLabels,
+    "chain": LabelChain,
+    "chain_ensemble": ChainEnsemble,
+    "random_forest": RandomForest,
+    "extra_trees": ExtraTrees,
+    "boosting": BoostedTrees,
+    "prevalence": Prevalence,
+}
 """The models that can be trained on a table, by their short names."""
 
 

@@ -1,0 +1,34 @@
+"""Plain stacks of linear maps, the building block of the rivals' encoders and decoders."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+
+def perceptron(in_dim: int, widths: Sequence[int], out_dim: int, dropout: float = 0.0) -> nn.Sequential:
+    """Multi-layer perceptron: rectified hidden layers with dropout, and a linear last one.
+
+    Parameters
+    ----------
+    in_dim, out_dim : int
+        Columns that go in and come out.
+    widths : sequence of int
+        Hidden widths; none makes it one linear map.
+    dropout : float
+        Share of units dropped after each hidden layer.
+
+    Returns
+    -------
+    nn.Sequential
+
+    Examples
+    --------
+    >>> import torch
+    >>> perceptron(4, (16,), 3)(torch.zeros(5, 4)).shape
+    torch.Size([5, 3])
+    """
+    layers: list[nn.Module] = []
+    for width in widths:
+        layers += [nn.Linear(in_dim, width), nn.ReLU(), nn.Dropout(dropout)]
+        in_dim = width
+    return nn.Sequential(*layers, nn.Linear(in_dim, out_dim))

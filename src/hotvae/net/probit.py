@@ -1,0 +1,414 @@
+"""The multivariate probit with a low-rank covariance: likelihood by shared draws, marginals, conditionals.
+
+A label is present where its latent value ``mean + factors · z + noise`` is above 0; ``z`` and ``noise`` are standard
+normal. Given ``z`` labels are independent, so everything about their joint law is an average over ``z``.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.special import ndtr, ndtri
+
+from hotvae.net.losses import split_observed
+from hotvae.types import Labels, Logits, PerSample, Probs
+
+Factors = Float[Tensor, "label rank"]
+
+_HALF_LOG_TWO_PI = 0.9189385332046727
+_ROOT_HALF = 0.7071067811865476
+# Below these erfc runs out of its number type, and the series is exact to its last digit.
+_TAIL = {torch.float32: -12.0, torch.float64: -30.0}
+
+
+class _LogNormalCdf(torch.autograd.Function):
+    """Six times as fast as ``torch.special.log_ndtr`` with its gradient, and as exact."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        cut = _TAIL[values.dtype]
+        beyond = 0.5 * torch.erfc(values.abs().clamp(max=-cut) * _ROOT_HALF)
+        log_cdf = torch.where(values > 0, torch.log1p(-beyond), beyond.log())
+        if bool((values < cut).any()):
+            tail = values.clamp(max=cut)
+            inverse = tail**-2
+            series = 1 - inverse * (1 - inverse * (3 - inverse * (15 - 105 * inverse)))
+            log_tail = -0.5 * tail**2 - (-tail).log() - _HALF_LOG_TWO_PI + series.log()
+            log_cdf = torch.where(values < cut, log_tail, log_cdf)
+        ctx.save_for_backward(values, log_cdf)
+        return log_cdf
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0] * _hazard(*ctx.saved_tensors)
+
+
+def _hazard(values: Tensor, log_cdf: Tensor) -> Tensor:
+    """Density over distribution function: the derivative of the log distribution function."""
+    return torch.exp(-0.5 * values**2 - _HALF_LOG_TWO_PI - log_cdf)
+
+
+def log_normal_cdf(values: Tensor) -> Tensor:
+    """Logarithm of the standard normal distribution function, exact far into the tail.
+
+    Parameters
+    ----------
+    values : Tensor of float32 or float64
+
+    Returns
+    -------
+    Tensor
+        As :func:`torch.special.log_ndtr`, sooner.
+
+    Examples
+    --------
+    >>> import torch
+    >>> log_normal_cdf(torch.tensor([0.0, -5.0]))
+    tensor([ -0.6931, -15.0650])
+    """
+    return _LogNormalCdf.apply(values)  # type: ignore[no-any-return,no-untyped-call]  # autograd functions are untyped
+
+
+def spread(factors: Factors) -> Float[Tensor, " label"]:
+    """Return the standard deviation of each label's latent value.
+
+    Examples
+    --------
+    >>> import torch
+    >>> spread(torch.tensor([[3.0 ** 0.5]]))
+    tensor([2.])
+    """
+    return (1 + factors.square().sum(-1)).sqrt()
+
+
+def marginal_probs(mean: Logits, factors: Factors) -> Probs:
+    r"""Probability of each label by itself: the covariance is integrated out in closed form.
+
+    Parameters
+    ----------
+    mean : Tensor of shape (batch, label)
+        Latent means.
+    factors : Tensor of shape (label, rank)
+        The covariance is their product with themselves, plus the identity.
+
+    Returns
+    -------
+    Tensor of shape (batch, label)
+
+    Notes
+    -----
+    .. math:: P(y_l = 1) = \Phi\big(m_l / \sqrt{1 + \lVert B_l \rVert^2}\big)
+
+    Examples
+    --------
+    >>> import torch
+    >>> marginal_probs(torch.tensor([[2.0]]), torch.tensor([[3.0 ** 0.5]]))
+    tensor([[0.8413]])
+    """
+    probs: Probs = ndtr(mean / spread(factors))
+    return probs
+
+
+def probit_nll(mean: Logits, factors: Factors, labels: Labels, noise: Float[Tensor, "draw rank"]) -> PerSample:
+    r"""Negative log-likelihood of all observed labels of a row together, by draws that all rows share.
+
+    Parameters
+    ----------
+    mean, factors
+        As in :func:`marginal_probs`.
+    labels : Tensor of shape (batch, label)
+        0, 1 or NaN; a label not observed is integrated out.
+    noise : Tensor of shape (draw, rank)
+        Standard normal numbers.
+
+    Returns
+    -------
+    Tensor of shape (batch,)
+
+    Notes
+    -----
+    .. math:: -\log \frac1K \sum_k \prod_l \Phi\big((2 y_l - 1)(m_l + B_l \cdot \varepsilon_k)\big)
+
+    Examples
+    --------
+    Without covariance, labels of even chance cost ln 2 each:
+
+    >>> import torch
+    >>> probit_nll(torch.zeros(1, 2), torch.zeros(2, 1), torch.tensor([[1.0, 0.0]]), torch.randn(5, 1))
+    tensor([1.3863])
+    """
+    filled, observed = split_observed(labels)
+    sign = 2 * filled - 1
+    # (draw, label) -> (draw, batch, label)
+    log_cells = log_normal_cdf(sign * (mean + (noise @ factors.T).unsqueeze(1)))
+    log_joint = torch.einsum("kbl,bl->kb", log_cells, observed)
+    return log_joint.new_tensor(float(len(noise))).log() - log_joint.logsumexp(0)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What observed labels say about the latent ``z`` of each row: weighted draws.
+
+    Attributes
+    ----------
+    draws : Tensor of shape (draw, batch, rank)
+        Values of ``z``.
+    weights : Tensor of shape (draw, batch)
+        Their weights; 1 in sum over the draws.
+    """
+
+    draws: Float[Tensor, "draw batch rank"]
+    weights: Float[Tensor, "draw batch"]
+
+
+def posterior(mean: Logits, factors: Factors, labels: Labels, noise: Float[Tensor, "draw rank"]) -> Posterior:
+    r"""Draw the latent ``z`` given the observed labels, by importance sampling.
+
+    Parameters
+    ----------
+    mean, factors, labels
+        As in :func:`probit_nll`.
+    noise : Tensor of shape (draw, rank)
+        Standard normal numbers, shared by all rows: a row's answer does not depend on its companions.
+
+    Returns
+    -------
+    Posterior
+
+    Notes
+    -----
+    Half of the draws come from the prior, half from the normal law that touches the posterior at its mode;
+    the weights are posterior over mixture of the two. They are bounded, so the average is exact in the limit, and
+    still useful where many labels leave the prior far behind.
+
+    Examples
+    --------
+    Two labels with a common cause: seeing the one moves the cause up.
+
+    >>> import torch
+    >>> found = posterior(torch.zeros(1, 2), torch.ones(2, 1), torch.tensor([[1.0, float("nan")]]), torch.randn(400, 1))
+    >>> (found.weights.unsqueeze(-1) * found.draws).sum(0).item() > 0.3
+    True
+    """
+    filled, observed = split_observed(labels)
+    sign = 2 * filled - 1
+    mode, root = _mode(mean, factors, sign, observed)
+    # (draw, rank) -> (draw, batch, rank); a solve with the transposed root gives the covariance of the mode
+    # Halves, not every other row: a half of a Sobol sequence is even in itself.
+    far, close = noise.tensor_split(2)
+    near = torch.linalg.solve_triangular(root.mT, close.T.expand(len(mean), -1, -1), upper=True)
+    draws = torch.cat([far.unsqueeze(1).expand(-1, len(mean), -1), mode + near.permute(2, 0, 1)])
+    log_likelihood = torch.einsum(
+        "kbl,bl->kb", log_normal_cdf(sign * (mean + torch.einsum("kbr,lr->kbl", draws, factors))), observed
+    )
+    log_prior = -0.5 * draws.square().sum(-1)
+    scaled = torch.einsum("bsr,kbs->kbr", root, draws - mode)
+    log_near = -0.5 * scaled.square().sum(-1) + root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    share = len(close) / len(noise)
+    mixture = torch.logaddexp(log_prior + _log_of(1 - share, mean), log_near + _log_of(share, mean))
+    return Posterior(draws, (log_prior + log_likelihood - mixture).softmax(0))
+
+
+def _log_of(share: float, like: Tensor) -> Tensor:
+    return like.new_tensor(share).log()
+
+
+def _mode(
+    mean: Logits, factors: Factors, sign: Labels, observed: Labels, n_steps: int = 12
+) -> tuple[Float[Tensor, "batch rank"], Float[Tensor, "batch rank rank"]]:
+    """Most probable ``z`` of each row and the Cholesky root of its precision, by Newton steps."""
+    mode = mean.new_zeros(len(mean), factors.shape[1])
+    eye = torch.eye(factors.shape[1], dtype=mean.dtype, device=mean.device)
+    for step in range(n_steps + 1):
+        values = sign * (mean + mode @ factors.T)
+        hazard = _hazard(values, log_normal_cdf(values))
+        curvature = (hazard * (hazard + values)).clamp(0, 1) * observed
+        root = torch.linalg.cholesky(eye + torch.einsum("bl,lr,ls->brs", curvature, factors, factors))
+        if step < n_steps:
+            slope = (sign * hazard * observed) @ factors - mode
+            mode = mode + torch.cholesky_solve(slope.unsqueeze(-1), root).squeeze(-1)
+    return mode, root
+
+
+def conditional_probs(mean: Logits, factors: Factors, labels: Labels, noise: Float[Tensor, "draw rank"]) -> Probs:
+    r"""Probability of each label given the observed ones.
+
+    Parameters
+    ----------
+    mean, factors, labels, noise
+        As in :func:`posterior`.
+
+    Returns
+    -------
+    Tensor of shape (batch, label)
+        Observed labels as observed.
+
+    Notes
+    -----
+    .. math:: P(y_l = 1 \mid y_O) = \sum_k w_k \Phi(m_l + B_l \cdot z_k)
+
+    Examples
+    --------
+    Two labels of even chance whose latent values correlate by 0.9:
+
+    >>> import torch
+    >>> factors, labels = torch.full((2, 1), 3.0), torch.tensor([[1.0, float("nan")]])
+    >>> probs = conditional_probs(torch.zeros(1, 2), factors, labels, even_noise(1024, 1, 0, torch.float32))
+    >>> probs[0, 0].item(), round(probs[0, 1].item(), 3)  # 1/2 + arcsin(0.9) / pi
+    (1.0, 0.856)
+    """
+    found = posterior(mean, factors, labels, noise)
+    given_draw = ndtr(mean + torch.einsum("kbr,lr->kbl", found.draws, factors))
+    # Rounding may lift a sum of weights past 1.
+    probs = torch.einsum("kb,kbl->bl", found.weights, given_draw).clamp(0, 1)
+    return torch.where(torch.isnan(labels), probs, labels)
+
+
+def even_noise(n_draws: int, rank: int, seed: int, dtype: torch.dtype = torch.float64) -> Float[Tensor, "draw rank"]:
+    """Draw standard normal numbers that cover the space more evenly than chance would (scrambled Sobol points).
+
+    Examples
+    --------
+    >>> noise = even_noise(1024, 2, seed=0)
+    >>> noise.shape, bool(noise.mean(0).abs().max() < 1e-3)
+    (torch.Size([1024, 2]), True)
+    """
+    points = torch.quasirandom.SobolEngine(rank, scramble=True, seed=seed).draw(n_draws, dtype=torch.float64)
+    noise: Float[Tensor, "draw rank"] = ndtri(points.clamp(1e-9, 1 - 1e-9)).to(dtype)
+    return noise
+
+
+class ProbitHead(nn.Module):
+    r"""The covariance of a multivariate probit, under scores that fix the marginals.
+
+    A label's score is its latent mean over its latent spread: whatever the covariance, its probability is
+    :math:`\Phi(\mathrm{score})`. Mean and covariance can so be learned without undoing each other.
+
+    Parameters
+    ----------
+    n_labels, rank : int
+        Labels, and common causes that tie them.
+    initial_length : float
+        Typical length of a label's factors when training starts.
+
+    Examples
+    --------
+    >>> import torch
+    >>> ProbitHead(3, rank=2)(torch.zeros(1, 3))
+    tensor([[0.5000, 0.5000, 0.5000]])
+    """
+
+    def __init__(self, n_labels: int, rank: int, initial_length: float = 0.3) -> None:
+        super().__init__()
+        self.factors = nn.Parameter(torch.randn(n_labels, rank) * initial_length / rank**0.5)
+
+    def forward(self, scores: Logits) -> Probs:
+        """Probability of each label by itself."""
+        probs: Probs = ndtr(scores)
+        return probs
+
+    def latent_mean(self, scores: Logits) -> Logits:
+        """Latent means whose marginals the scores are."""
+        return scores * spread(self.factors)
+
+    def nll(self, scores: Logits, labels: Labels, n_draws: int) -> PerSample:
+        """Negative log-likelihood of all observed labels together, by fresh draws."""
+        noise = torch.randn(n_draws, self.factors.shape[1], dtype=scores.dtype, device=scores.device)
+        return probit_nll(self.latent_mean(scores), self.factors, labels, noise)
+
+    def conditional(self, scores: Logits, labels: Labels, noise: Float[Tensor, "draw rank"]) -> Probs:
+        """Probability of each label given the observed ones; of a row without any, exactly the marginals."""
+        probs = conditional_probs(self.latent_mean(scores), self.factors, labels, noise)
+        return torch.where(torch.isnan(labels).all(-1, keepdim=True), self(scores), probs)
+
+    def posterior(self, scores: Logits, labels: Labels, noise: Float[Tensor, "draw rank"]) -> Posterior:
+        """Draws of the common causes given the observed labels."""
+        return posterior(self.latent_mean(scores), self.factors, labels, noise)
+
+
+class ProbitNet(nn.Module):
+    """Joint species distribution model: scores from the features, a covariance from common causes.
+
+    Parameters
+    ----------
+    scores : nn.Module
+        Maps features to scores; its last linear map starts at the prevalences.
+    n_labels, rank : int
+        As in :class:`ProbitHead`.
+    initial_logits : Tensor of shape (label,), optional
+        Logits of the prevalences.
+
+    Examples
+    --------
+    >>> import torch
+    >>> ProbitNet(nn.Linear(4, 3), 3, rank=2).predict(torch.zeros(5, 4)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self, scores: nn.Module, n_labels: int, rank: int, initial_logits: Float[Tensor, " label"] | None = None
+    ) -> None:
+        super().__init__()
+        self.scores = scores
+        self.head = ProbitHead(n_labels, rank)
+        if initial_logits is not None:
+            set_bias(scores, ndtri(initial_logits.sigmoid()))
+
+    def forward(self, features: Float[Tensor, "batch feature"]) -> Logits:
+        """Scores of a batch."""
+        return self.scores(features)  # type: ignore[no-any-return]  # nn.Module calls are untyped
+
+    def predict(self, features: Float[Tensor, "batch feature"]) -> Probs:
+        """Marginal probabilities of a batch."""
+        return self.head(self(features))  # type: ignore[no-any-return]
+
+
+class CovarianceNet(nn.Module):
+    """The head alone, for training the covariance under scores that stay as they are.
+
+    Rows are scores; rows to predict are scores and, behind them, labels of which the unknown ones are asked for.
+
+    Parameters
+    ----------
+    head : ProbitHead
+        What is trained.
+    noise : Tensor of shape (draw, rank)
+        Behind predictions.
+
+    Examples
+    --------
+    >>> import torch
+    >>> network = CovarianceNet(ProbitHead(2, 1), torch.randn(8, 1))
+    >>> network.predict(torch.tensor([[0.0, 0.0, 1.0, float("nan")]])).shape
+    torch.Size([1, 2])
+    """
+
+    noise: Tensor
+
+    def __init__(self, head: ProbitHead, noise: Float[Tensor, "draw rank"]) -> None:
+        super().__init__()
+        self.head = head
+        self.register_buffer("noise", noise)
+
+    def predict(self, rows: Float[Tensor, "batch both"]) -> Probs:
+        """Probability of each label given those that stand behind the scores."""
+        scores, labels = rows.chunk(2, dim=-1)
+        return self.head.conditional(scores, labels, self.noise)
+
+
+def set_bias(module: nn.Module, values: Float[Tensor, " label"]) -> None:
+    """Start the last linear map of a network at the given outputs.
+
+    Examples
+    --------
+    >>> import torch
+    >>> layer = nn.Linear(1, 2)
+    >>> set_bias(layer, torch.tensor([1.0, -1.0]))
+    >>> layer.bias.tolist()
+    [1.0, -1.0]
+    """
+    last = [part for part in module.modules() if isinstance(part, nn.Linear)][-1]
+    with torch.no_grad():
+        last.bias.copy_(values)

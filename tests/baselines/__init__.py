@@ -1,0 +1,1 @@
+"""Tests of the systems HOT-VAE is held against."""
