@@ -3,6 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
+
+# A busy machine makes any single example slow; whether it is right does not depend on that.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 # On tensors this small, threads that wait for each other cost far more than they save.
 torch.set_num_threads(1)

@@ -146,7 +146,7 @@ def test_scaler__quantile__any_column_becomes_normal():
 def test_scaler__any_method__never_turns_order_around(train, new, method):
     scaler = FeatureScaler(method).fit(train[:, None])
     found = scaler.transform(np.sort(new)[:, None], np.float64)[:, 0]
-    assert (np.diff(found) >= 0).all()
+    assert (np.diff(found) >= -1e-12).all()  # equal values may differ by a rounding error
 
 
 @pytest.mark.parametrize("method", ["robust", "quantile"])
