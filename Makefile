@@ -6,7 +6,7 @@ BIN := .venv/bin
 # uv does not read pip's settings: hand it the folder pip has been told to look for wheels in.
 UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}" $(BIN)/uv
 
-.PHONY: demo test check lint types layers examples clean
+.PHONY: demo test check lint types layers examples bench clean
 
 demo: .venv/.installed
 	$(BIN)/hotvae demo --out hotvae-demo
@@ -28,6 +28,10 @@ layers: .venv/.installed-dev
 
 examples: .venv/.installed-test
 	for script in examples/*.py; do echo "== $$script"; $(BIN)/python -W error $$script || exit 1; done
+
+# One thread, some minutes; other programs on the machine make its numbers worse.
+bench: .venv/.installed
+	$(BIN)/python -m benchmarks.speed
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -131,6 +131,12 @@ class NetConfig(_Checked):
         Spread of the frequencies when training starts, in waves per unit of the scaled column.
     n_members : int
         Members of the ensemble inside the feature perceptron; 1 is none.
+    label_groups : int
+        Groups by way of which labels hear each other, for very many labels: time and memory then grow with labels
+        instead of pairs of them, at some cost in accuracy; 0 is none, and exact.
+    checkpointing : bool
+        Forget the states of labels after the forward pass and compute them again for the backward pass: a third more
+        time, a fraction of the memory.
 
     Examples
     --------
@@ -163,16 +169,18 @@ class NetConfig(_Checked):
     numeric_frequencies: int = 8
     frequency_scale: float = 0.2
     n_members: int = 1
+    label_groups: int = 0
+    checkpointing: bool = False
 
     def __post_init__(self) -> None:
         self._require_choices()
         self._require_counts("dim", "n_layers", "n_heads", "feedforward_dim", "numeric_frequencies", "n_members")
-        self._require_counts("encoder_layers", "numeric_embedding_dim", least=0)
+        self._require_counts("encoder_layers", "numeric_embedding_dim", "label_groups", least=0)
         self._require_rates("encoder_dropout", "decoder_dropout", "attention_dropout")
         self._require_finite("initial_log_variance", least=-12.0)
         self._require_finite("frequency_scale")
         self._require("frequency_scale", self.frequency_scale > 0, "be above 0")
-        for name in ("share_layers", "direct_path"):
+        for name in ("share_layers", "direct_path", "checkpointing"):
             self._require(name, isinstance(getattr(self, name), bool), "be True or False")
         self._require("dim", self.dim % self.n_heads == 0, f"be a multiple of n_heads ({self.n_heads})")
         for name in ("encoder_widths", "label_encoder_widths"):

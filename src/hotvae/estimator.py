@@ -70,6 +70,10 @@ class HotVAEClassifier(NetworkClassifier):
         Spread of the frequencies of these waves when training starts.
     n_members : int
         Members of an ensemble inside the perceptron, with shared weights; costs as many passes of the decoder.
+    label_groups : int
+        Groups by way of which very many labels hear each other; 0 is none, and exact.
+    checkpointing : bool
+        Less memory for a third more time.
     scaling : {"standard", "robust", "quantile", "none"}
         How numeric columns are scaled.
     max_tokens : int
@@ -184,6 +188,8 @@ class HotVAEClassifier(NetworkClassifier):
         numeric_frequencies: int = NetConfig.numeric_frequencies,
         frequency_scale: float = NetConfig.frequency_scale,
         n_members: int = NetConfig.n_members,
+        label_groups: int = NetConfig.label_groups,
+        checkpointing: bool = NetConfig.checkpointing,
         scaling: Scaling = FrontConfig.scaling,
         max_tokens: int = FrontConfig.max_tokens,
         min_word_count: int = FrontConfig.min_word_count,
@@ -239,6 +245,8 @@ class HotVAEClassifier(NetworkClassifier):
         self.numeric_frequencies = numeric_frequencies
         self.frequency_scale = frequency_scale
         self.n_members = n_members
+        self.label_groups = label_groups
+        self.checkpointing = checkpointing
         self.scaling = scaling
         self.max_tokens = max_tokens
         self.min_word_count = min_word_count

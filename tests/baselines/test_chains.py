@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
@@ -63,6 +63,7 @@ def model_of(chains, n_draws):
     return model
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1000), st.lists(st.sampled_from([0.0, 1.0, np.nan]), min_size=4, max_size=4))
 def test_marginals__all_label_sets__equal_the_loop(seed, known):
     chains = [random_chain(seed), random_chain(seed + 1)]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
@@ -23,6 +23,7 @@ def nearest_by_loop(queries, rows, n, skip_self=False):
 whole = st.integers(-3, 3).map(float)
 
 
+@settings(max_examples=40, deadline=None)
 @given(hnp.arrays(np.float64, (7, 2), elements=whole), st.integers(1, 6), st.booleans())
 def test_nearest_rows__with_ties__are_those_of_the_loop(rows, n, skip_self):
     """Whole numbers: distances are exact, and ties are many."""
@@ -43,6 +44,7 @@ def test_nearest_rows__in_many_blocks__are_the_same(monkeypatch):
     )
 
 
+@settings(max_examples=40, deadline=None)
 @given(hnp.arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 7)), elements=whole), st.data())
 def test_smallest__any_table__is_a_stable_sort(values, data):
     n = data.draw(st.integers(0, values.shape[1]))

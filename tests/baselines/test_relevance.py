@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
@@ -23,6 +23,7 @@ label_tables = hnp.arrays(
 )
 
 
+@settings(max_examples=40, deadline=None)
 @given(label_tables)
 def test_label_groups__any_table__hold_each_learnable_label_once_with_its_rows(labels):
     groups = label_groups(labels)
@@ -35,6 +36,7 @@ def test_label_groups__any_table__hold_each_learnable_label_once_with_its_rows(l
     assert len({tuple(group.rows) for group in groups}) == len(groups)
 
 
+@settings(max_examples=40, deadline=None)
 @given(label_tables)
 def test_label_rates__any_table__are_strictly_between_0_and_1(labels):
     rates = label_rates(labels)
@@ -44,6 +46,7 @@ def test_label_rates__any_table__are_strictly_between_0_and_1(labels):
         assert 0 < rate < 1
 
 
+@settings(max_examples=40, deadline=None)
 @given(hnp.arrays(np.float64, (4, 3), elements=st.sampled_from([0.0, 1.0, -2.0, 0.5])))
 def test_unit_rows__dense_and_sparse__have_length_one_or_zero(rows):
     for made in (unit_rows(rows, True), unit_rows(sparse.csr_array(rows)).toarray()):

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.kernel_ridge import KernelRidge
@@ -93,6 +93,7 @@ def test_ridge__validation_rows__choose_the_setting_with_the_least_loss(table):
     np.testing.assert_array_equal(chosen.predict_proba(X), models[int(np.argmin(losses))].predict_proba(X))
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.floats(-3, 3), st.floats(0.5, 8), st.integers(0, 100))
 def test_fit_curve__any_scores__is_increasing_and_meets_the_rate(shift, slope, seed):
     """At the optimum the mean probability is the mean of Platt's targets: the intercept's gradient is zero."""

@@ -1,6 +1,7 @@
 """SLEEC: its parts against slow solutions, clusters, wide sparse tables, and precision on real tables."""
 
 import os
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -147,7 +148,12 @@ def test_sleec__wide_sparse_table__is_never_made_dense():
     columns[:, 0] = Y.argmax(axis=1)
     starts = np.arange(0, 1601, 4)
     X = sparse.csr_array((np.ones(1600), columns.ravel(), starts), shape=(400, 300_000))
-    model = SLEEC(n_learners=1, n_neighbours=5, n_graph_neighbours=30, dim=4, random_state=0).fit(X[:300], Y[:300])
+    model = SLEEC(n_learners=1, n_neighbours=5, n_graph_neighbours=30, dim=4, random_state=0)
+    tracemalloc.start()
+    model.fit(X[:300], Y[:300])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3e8
     assert precision_at_k(Y[300:], model.predict_proba(X[300:]), 1) > 0.9
 
 

@@ -8,11 +8,14 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own convention
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from hotvae.config import NetConfig
 from hotvae.types import GraphMask, States, TokenMask, Tokens
+
+# Whom each label listens to, filled up with -1: the label graph where a table of all pairs would be too large.
+Neighbours = Int[Tensor, "label sender"]
 
 # Calls of an nn.Module come back as Any: hence the no-any-return suppressions below.
 
@@ -64,6 +67,47 @@ def attend(
     return mixed.transpose(1, 2).flatten(2)
 
 
+def attend_neighbours(
+    query: Float[Tensor, "batch label dim"],
+    key: Float[Tensor, "batch label dim"],
+    value: Float[Tensor, "batch label dim"],
+    n_heads: int,
+    neighbours: Int[Tensor, "label sender"],
+    dropout: float = 0.0,
+) -> Float[Tensor, "batch label dim"]:
+    """Attention of every label over those in its list.
+
+    Parameters
+    ----------
+    query, key, value : Tensor
+        As for :func:`attend`.
+    n_heads : int
+        Number of heads.
+    neighbours : Tensor of int of shape (label, most neighbours)
+        Whom each label listens to, filled up with -1.
+    dropout : float
+        Share of attention weights dropped.
+
+    Returns
+    -------
+    Tensor of shape (batch, label, dim)
+
+    Examples
+    --------
+    >>> import torch
+    >>> zeros, values = torch.zeros(1, 3, 1), torch.tensor([[[3.0], [5.0], [100.0]]])
+    >>> attend_neighbours(zeros, zeros, values, 1, torch.tensor([[0, 1], [1, -1], [0, 2]])).flatten()
+    tensor([ 4.0000,  5.0000, 51.5000])
+    """
+    listed = neighbours >= 0
+    # (batch, label, dim) -> (batch * label, sender, dim): every label is a row of its own, with its own senders
+    theirs = neighbours.clamp(min=0).flatten()
+    key, value = (part[:, theirs].unflatten(1, neighbours.shape).flatten(0, 1) for part in (key, value))
+    listed = listed.expand(len(query), -1, -1).flatten(0, 1)[:, None, None, :]
+    mixed = attend(query.flatten(0, 1).unsqueeze(1), key, value, n_heads, listed, dropout)
+    return mixed.view_as(query)
+
+
 class LabelMessage(nn.Module):
     """Message from neighbouring labels, weighted by attention (W_yy).
 
@@ -86,11 +130,50 @@ class LabelMessage(nn.Module):
         self.query_key_value = nn.Linear(config.dim, 3 * config.dim)
         self.merge = nn.Linear(config.dim, config.dim)
 
-    def forward(self, states: States, mask: GraphMask | None) -> States:
+    def forward(self, states: States, graph: GraphMask | Neighbours | None) -> States:
         """Collect the messages of all labels at once."""
         query, key, value = self.query_key_value(states).chunk(3, dim=-1)
         dropout = self.attention_dropout if self.training else 0.0
-        return self.merge(attend(query, key, value, self.n_heads, mask, dropout))  # type: ignore[no-any-return]
+        if graph is None or graph.dtype == torch.bool:
+            return self.merge(attend(query, key, value, self.n_heads, graph, dropout))  # type: ignore[no-any-return]
+        return self.merge(attend_neighbours(query, key, value, self.n_heads, graph, dropout))  # type: ignore[no-any-return]
+
+
+class GroupMessage(nn.Module):
+    """Message from all labels by way of a few groups: time and memory grow with labels, not with pairs of them.
+
+    An approximation of :class:`LabelMessage` for very many labels. Learned groups listen to all labels, and labels
+    listen to the groups; a label no longer chooses whom it hears but which mixtures. There is no label graph.
+
+    Parameters
+    ----------
+    config : NetConfig
+        Width, heads, attention dropout and number of groups.
+
+    Examples
+    --------
+    >>> import torch
+    >>> GroupMessage(NetConfig(dim=8, n_heads=2, label_groups=2))(torch.zeros(1, 3, 8), None).shape
+    torch.Size([1, 3, 8])
+    """
+
+    def __init__(self, config: NetConfig) -> None:
+        super().__init__()
+        self.n_heads = config.n_heads
+        self.attention_dropout = config.attention_dropout
+        self.groups = nn.Parameter(torch.randn(config.label_groups, config.dim))
+        self.query_key_value = nn.Linear(config.dim, 3 * config.dim)
+        self.group_key_value = nn.Linear(config.dim, 2 * config.dim)
+        self.merge = nn.Linear(config.dim, config.dim)
+
+    def forward(self, states: States, graph: None) -> States:
+        """Collect the messages of all labels at once."""
+        query, key, value = self.query_key_value(states).chunk(3, dim=-1)
+        dropout = self.attention_dropout if self.training else 0.0
+        groups = self.groups.expand(len(states), -1, -1)
+        groups = groups + attend(groups, key, value, self.n_heads, dropout=dropout)
+        key, value = self.group_key_value(groups).chunk(2, dim=-1)
+        return self.merge(attend(query, key, value, self.n_heads, dropout=dropout))  # type: ignore[no-any-return]
 
 
 class FeatureMessage(nn.Module):
@@ -163,11 +246,16 @@ class Dropout(nn.Module):
 
     def forward(self, states: Float[Tensor, "batch label dim"]) -> Float[Tensor, "batch label dim"]:
         """Drop units while training; do nothing otherwise."""
+        mask = self.mask(states)
+        return states if mask is None else states * mask
+
+    def mask(self, states: Float[Tensor, "batch label dim"]) -> Float[Tensor, "batch #label dim"] | None:
+        """Draw what to multiply states with: 0, or 1 over the share that is kept; None for no dropout."""
         if not self.training or self.rate == 0:
-            return states
-        if not self.shared:
-            return F.dropout(states, self.rate)
-        return states * F.dropout(torch.ones_like(states[:, :1]), self.rate)
+            return None
+        n_rows, n_labels, dim = states.shape
+        kept = states.new_empty(n_rows, 1 if self.shared else n_labels, dim).bernoulli_(1 - self.rate)
+        return kept.div_(1 - self.rate)
 
 
 class Residual(nn.Module):
@@ -196,12 +284,18 @@ class Residual(nn.Module):
         self, states: Float[Tensor, "#batch label dim"], block: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "batch label dim"]:
         """Apply ``block`` and add its answer; a one-label answer broadcasts over labels."""
+        total = self.add(states, block)
+        return total if self.pre else self.norm(total)
+
+    def add(
+        self, states: Float[Tensor, "#batch label dim"], block: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "batch label dim"]:
+        """Return the sum alone, as it is before a norm that comes after it."""
         update = block(self.norm(states) if self.pre else states)
         if not self.dropout.shared:
             # A one-label answer is dropped for each label on its own.
             update = update.expand(-1, states.shape[1], -1)
-        total = states + self.dropout(update)
-        return total if self.pre else self.norm(total)  # type: ignore[no-any-return]
+        return states + self.dropout(update)  # type: ignore[no-any-return]
 
 
 class DecoderLayer(nn.Module):
@@ -226,7 +320,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.feature_message = FeatureMessage(config, single_token)
         self.feature_feedforward = _feedforward(config)
-        self.label_message = LabelMessage(config)
+        self.label_message = GroupMessage(config) if config.label_groups else LabelMessage(config)
         self.label_feedforward = _feedforward(config)
         self.residuals = nn.ModuleList(Residual(config) for _ in range(4))
 
@@ -235,7 +329,7 @@ class DecoderLayer(nn.Module):
         states: Float[Tensor, "#batch label dim"],
         tokens: Tokens,
         token_mask: TokenMask | None,
-        graph: GraphMask | None,
+        graph: GraphMask | Neighbours | None,
     ) -> States:
         """Pass one round of messages."""
         to_features, digest_features, to_labels, digest_labels = self.residuals

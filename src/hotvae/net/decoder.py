@@ -1,13 +1,23 @@
 """The shared decoder: labels are nodes of a graph, n rounds of messages, a read-out after each (Eq. 7-14)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from hotvae.config import NetConfig
-from hotvae.net.attention import DecoderLayer
+from hotvae.errors import ConfigError
+from hotvae.net.attention import DecoderLayer, Neighbours
+from hotvae.net.blockwise import BlockLayer, covers, rows_at_a_time
+from hotvae.net.cores import Core, Spare
 from hotvae.net.latent import token_mean
+from hotvae.net.neighbours import make_core
 from hotvae.types import GraphMask, LayerLogits, Logits, States, TokenMask, Tokens
+
+Round = Callable[..., Tensor]
 
 
 def readout(states: States, weight: Float[Tensor, "label dim"], bias: Float[Tensor, " label"]) -> Logits:
@@ -38,7 +48,8 @@ def readout(states: States, weight: Float[Tensor, "label dim"], bias: Float[Tens
     >>> readout(torch.tensor([[[1.0, 2.0]]]), torch.tensor([[3.0, 4.0]]), torch.tensor([0.5]))
     tensor([[11.5000]])
     """
-    return torch.einsum("bld,ld->bl", states, weight) + bias
+    # Not einsum, which makes a batched product of one column out of it, and copies.
+    return (states * weight).sum(-1) + bias
 
 
 class Decoder(nn.Module):
@@ -52,8 +63,9 @@ class Decoder(nn.Module):
         Shape of the network.
     single_token : bool
         Whether every row has exactly one latent token (paper note P16).
-    graph : Tensor of bool of shape (label, label), optional
-        Who listens to whom, self-edges included; None for the complete graph, which needs no mask.
+    graph : Tensor, optional
+        Who listens to whom, self-edges included: of bool, (label, label); or of whole numbers, (label, most
+        neighbours), the neighbours of each label filled up with -1. None for the complete graph, which needs no mask.
     initial_logits : Tensor of shape (label,), optional
         Where the bias starts, usually the logits of the prevalences.
 
@@ -67,16 +79,25 @@ class Decoder(nn.Module):
 
     graph: Tensor | None
 
+    by_hand = True
+    """False computes every layer by its modules: slower on a CPU, but differentiable twice."""
+
     def __init__(
         self,
         n_labels: int,
         config: NetConfig,
         single_token: bool,
-        graph: GraphMask | None = None,
+        graph: GraphMask | Neighbours | None = None,
         initial_logits: Float[Tensor, " label"] | None = None,
     ) -> None:
         super().__init__()
+        if graph is not None and config.label_groups:
+            raise ConfigError(
+                f"label_groups must be 0 with a label graph; got {config.label_groups}. Groups hear all labels: "
+                "leave out the graph, or the groups."
+            )
         self.n_layers = config.n_layers
+        self.checkpointing = config.checkpointing
         self.messages_on = True
         self.embedding = nn.Parameter(torch.randn(n_labels, config.dim))
         # Paper note P10: every layer has weights of its own, unless they are shared.
@@ -88,15 +109,54 @@ class Decoder(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_labels) if initial_logits is None else initial_logits.clone())
         self.direct = nn.Linear(config.dim, n_labels, bias=False) if config.direct_path else None
         self.register_buffer("graph", graph)
+        self._spare = Spare()
+        self._known: tuple[Tensor | None, int | None, Core] | None = None
 
     def forward(self, tokens: Tokens, token_mask: TokenMask | None = None) -> LayerLogits:
         """Decode latent tokens into the logits after every layer; the last is the prediction."""
         first_guess = 0.0 if self.direct is None else self.direct(token_mean(tokens, token_mask))
         if not self.messages_on:
             return (self.bias + first_guess).unsqueeze(0)
+        layers = self._layers(tokens)
+        n_rows = len(tokens)
+        if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
+            n_rows = rows_at_a_time(n_rows, *self.embedding.shape)
+        blocks = tokens.split(n_rows)
+        masks = [None] * len(blocks) if token_mask is None else token_mask.split(n_rows)
+        again = self.checkpointing and torch.is_grad_enabled()
+        logits = [
+            checkpoint(self._decode, layers, rows, mask, use_reentrant=False)
+            if again
+            else self._decode(layers, rows, mask)
+            for rows, mask in zip(blocks, masks, strict=True)
+        ]
+        return torch.cat(logits, dim=1) + first_guess
+
+    def _layers(self, tokens: Tokens) -> list[Round]:
+        """Every round of messages: written out by hand where that is possible, the modules themselves elsewhere."""
+        layers: Any = self.layers
+        if self.by_hand and covers(layers[0], tokens):
+            rounds: list[Round] = [BlockLayer(layer, self._core(), self._spare) for layer in layers]
+        else:
+            rounds = [_with_graph(layer, self.graph) for layer in layers]
+        return [rounds[number % len(rounds)] for number in range(self.n_layers)]
+
+    def _core(self) -> Core:
+        """Who listens to whom, brought into form once: a graph is loaded, or written to, but rarely."""
+        graph = self.graph
+        version = None if graph is None or graph.is_inference() else graph._version
+        if self._known is None or self._known[0] is not graph or self._known[1] != version:
+            self._known = (graph, version, make_core(graph, len(self.embedding)))
+        return self._known[2]
+
+    def _decode(self, layers: list[Round], tokens: Tokens, token_mask: TokenMask | None) -> LayerLogits:
         states = self.embedding.unsqueeze(0)
         logits = []
-        for round_ in range(self.n_layers):
-            states = self.layers[round_ % len(self.layers)](states, tokens, token_mask, self.graph)
-            logits.append(readout(self.last_norm(states), self.weight, self.bias) + first_guess)
+        for layer in layers:
+            states = layer(states, tokens, token_mask)
+            logits.append(readout(self.last_norm(states), self.weight, self.bias))
         return torch.stack(logits)
+
+
+def _with_graph(layer: Round, graph: Tensor | None) -> Round:
+    return lambda states, tokens, token_mask: layer(states, tokens, token_mask, graph)
