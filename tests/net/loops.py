@@ -25,6 +25,8 @@ SMALL = {
     "share_layers": False,
     "direct_path": True,
     "initial_log_variance": -1.0,
+    "label_groups": 0,
+    "checkpointing": False,
 }
 
 
@@ -115,6 +117,20 @@ def label_message(message, states, graph, n_heads):
         mixed = attention(projected[receiver][:dim], keys, values, n_heads, listens)
         answer.append(linear(message.merge, mixed))
     return answer
+
+
+def group_message(message, states, n_heads):
+    dim = len(states[0])
+    projected = [linear(message.query_key_value, state) for state in states]
+    keys, values = [p[dim : 2 * dim] for p in projected], [p[2 * dim :] for p in projected]
+    group_keys, group_values = [], []
+    for group in message.groups.tolist():
+        heard = attention(group, keys, values, n_heads, [True] * len(states))
+        known = linear(message.group_key_value, [g + h for g, h in zip(group, heard, strict=True)])
+        group_keys.append(known[:dim])
+        group_values.append(known[dim:])
+    everybody = [True] * len(group_keys)
+    return [linear(message.merge, attention(p[:dim], group_keys, group_values, n_heads, everybody)) for p in projected]
 
 
 def feature_message(message, states, tokens, mask, n_heads):
