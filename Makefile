@@ -12,7 +12,7 @@ demo: .venv/.installed
 	$(BIN)/hotvae demo --out hotvae-demo
 
 test: .venv/.installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: lint types layers test examples
 

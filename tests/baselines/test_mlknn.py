@@ -105,21 +105,21 @@ def test_mlknn__published_split__reaches_the_textbook_value(name, least):
 @needs_data
 @pytest.mark.data
 @pytest.mark.slow
-def test_mlknn__on_yeast__is_twenty_times_faster_than_the_loop():
-    path = os.path.join(DATA, "yeast.npz")
+def test_mlknn__on_scene__is_twenty_times_faster_than_the_loop():
+    path = os.path.join(DATA, "scene.npz")
     data = read_table(path)
     with np.load(path, allow_pickle=False) as file:
         train, test = file["train_idx"], file["test_idx"]
     X, Y = np.asarray(data.features, dtype=np.float64), np.asarray(data.labels)
     model = MLkNN(validation_fraction=0.0, n_threads=1)
-    fast = float("inf")
-    for _ in range(5):  # the least of several: other work on the machine only ever adds
+    seconds = []
+    for _ in range(3):
         started = time.process_time()
         probs = model.fit(X[train], Y[train]).predict_proba(X[test])
-        fast = min(fast, time.process_time() - started)
+        seconds.append(time.process_time() - started)
     scaled = model.scaler_.transform(X, dtype=np.float64)
     started = time.process_time()
     expected = mlknn_by_loop(scaled[train], Y[train], scaled[test])
-    slow = time.process_time() - started
+    by_loop = time.process_time() - started
     np.testing.assert_allclose(probs, expected, atol=1e-9)
-    assert slow / fast >= 20
+    assert by_loop / min(seconds) >= 20

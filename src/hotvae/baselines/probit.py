@@ -217,7 +217,7 @@ class ProbitJSDM(ProbitClassifier):
     >>> from hotvae.baselines.probit import ProbitJSDM
     >>> X = np.linspace(-1, 1, 200)[:, None]
     >>> Y = np.column_stack([X[:, 0] > 0, X[:, 0] < 0.5])
-    >>> model = ProbitJSDM(random_state=0).fit(X, Y)
+    >>> model = ProbitJSDM(learning_rate=0.05, random_state=0).fit(X, Y)
     >>> model.predict([[-0.8]])
     array([[0, 1]])
     >>> model.predict_proba([[-0.8]], given=[[1, np.nan]])[0, 0].item()

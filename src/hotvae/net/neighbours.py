@@ -205,7 +205,9 @@ def _grouped(centre: Tensor, other: Tensor, n_labels: int) -> Iterator[tuple[_Li
     at = 0
     while at < n_labels:
         n_slots = torch.arange(1, n_labels - at + 1) * degrees[at:]
-        end = at + max(1, int((n_slots <= LIST_SLOTS).sum()))
+        # Twice the shortest at most: a label that knows everybody would have all lists padded to its own.
+        fits = (n_slots <= LIST_SLOTS) & (degrees[at:] <= 2 * max(4, int(degrees[at])))
+        end = at + max(1, int(fits.sum()))
         labels, columns = order[at:end], torch.arange(max(1, int(degrees[end - 1])))
         is_edge = columns < degree[labels].unsqueeze(1)
         edges = (start[labels].unsqueeze(1) + columns).masked_fill_(~is_edge, 0)
