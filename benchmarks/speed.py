@@ -90,8 +90,15 @@ class Task:
 
     @property
     def config(self):
-        """Our defaults in this size, and what else was set."""
-        shape = NetConfig(dim=self.dim, n_layers=self.n_layers, n_heads=4, feedforward_dim=self.feedforward or self.dim)
+        """Our defaults in this size, with the paper's label branch, and what else was set."""
+        shape = NetConfig(
+            dim=self.dim,
+            n_layers=self.n_layers,
+            n_heads=4,
+            feedforward_dim=self.feedforward or self.dim,
+            label_encoder_widths=(256,),
+            conditional=False,
+        )
         return replace(shape, **dict(self.settings))
 
     def graph(self):

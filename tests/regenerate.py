@@ -26,11 +26,13 @@ SMALL = {
     "random_state": 0,
 }
 DECODER = {"n_heads": 2, "feedforward_dim": 8, "label_encoder_widths": (16,), "decoder_dropout": 0.1}
+PAPER = DECODER | {"conditional": False}
 MODELS = {
-    "hotvae": HotVAEClassifier(**SMALL, **DECODER, n_layers=2),
+    "hotvae": HotVAEClassifier(**SMALL, **PAPER, n_layers=2),
+    "hotvae, known labels": HotVAEClassifier(**SMALL, **DECODER, n_layers=2),
     "hotvae, pre-norm, shared layers, no direct path, cooccurrence graph": HotVAEClassifier(
         **SMALL,
-        **DECODER,
+        **PAPER,
         n_layers=3,
         norm="pre",
         share_layers=True,
@@ -39,7 +41,7 @@ MODELS = {
         min_count=12,
         dropout_sharing="none",
     ),
-    "hotvae, averaged over draws": HotVAEClassifier(**SMALL, **DECODER, n_layers=1, n_draws=4),
+    "hotvae, averaged over draws": HotVAEClassifier(**SMALL, **PAPER, n_layers=1, n_draws=4),
     "plain": PlainNetClassifier(**SMALL),
 }
 

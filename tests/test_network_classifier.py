@@ -265,7 +265,7 @@ def test_label_tokens__with_gaps_and_empty_rows__train_and_survive_saving(kind, 
     labels[::3, 0] = np.nan
     labels[5] = 0
     labels[6] = np.nan
-    model = HotVAEClassifier(**SMALL, **parameters, label_encoder="tokens").fit(X, labels)
+    model = HotVAEClassifier(**SMALL, **parameters, label_encoder="tokens", conditional=False).fit(X, labels)
     assert np.isfinite(model.history_.column("loss")).all()
     model.save(tmp_path / "model")
     again = HotVAEClassifier.load(tmp_path / "model")
@@ -279,14 +279,15 @@ def test_label_tokens__many_labels__no_tensor_of_rows_labels_and_dimensions(monk
     monkeypatch.setattr(torch.nn.Embedding, "forward", lambda self, x: seen.append(x.shape) or embed(self, x))
     labels = np.eye(300, dtype=int)[RNG.integers(0, 300, N_ROWS)]
     with pytest.warns(DataWarning, match="1 class"):
-        HotVAEClassifier(**{**SMALL, "max_epochs": 1}, label_encoder="tokens", batch_size=30).fit(TABLE, labels)
+        HotVAEClassifier(**{**SMALL, "max_epochs": 1}, label_encoder="tokens", conditional=False, batch_size=30).fit(TABLE, labels)
     assert seen
     assert all(shape[1] == 1 for shape in seen)
 
 
 @CLASSIFIERS
 def test_ensemble__loss__is_the_mean_of_its_members_losses(cls):
-    model, X = fitted(cls, "mlp, ensemble", encoder_dropout=0.0)
+    paper = {"conditional": False} if cls is HotVAEClassifier else {}
+    model, X = fitted(cls, "mlp, ensemble", encoder_dropout=0.0, **paper)
     terms, _ = model._objective(model.network_)
     features = torch.from_numpy(model.scaler_.transform(X[:5]))
     labels = torch.from_numpy(LABELS[:5].astype(np.float32))

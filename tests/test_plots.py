@@ -3,11 +3,28 @@
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib.patches import Polygon
 
-from hotvae.errors import DataError
+from hotvae.coastline import degree_columns, land_rings
+from hotvae.errors import ConfigError, DataError
 from hotvae.metrics import reliability_curve
-from hotvae.plots import plot_history, plot_interactions, plot_reliability, plot_richness_map
+from hotvae.plots import (
+    plot_association_gradient,
+    plot_association_matrix,
+    plot_deviance_partition,
+    plot_history,
+    plot_importance,
+    plot_interactions,
+    plot_network,
+    plot_reliability,
+    plot_response_curves,
+    plot_response_surface,
+    plot_richness_interval,
+    plot_richness_map,
+    plot_species_map,
+)
 from hotvae.training import History
 
 
@@ -107,3 +124,163 @@ def test_plots__all__draw_without_pyplot(tmp_path):
     plot_richness_map([[0, 0], [1, 1], [2, 0]], [1, 1, 1], [1, 1, 1]).savefig(tmp_path / "map.png", dpi=30)
     plot_history({"A": history([0.1, 0.4], 2)}).savefig(tmp_path / "history.png", dpi=30)
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+# --- what a model says, from tidy tables -----------------------------------------------------------------
+
+
+def association_rows(*rows):
+    columns = ["label_i", "label_j", "group", "effect", "lower", "upper", "kept"]
+    return pd.DataFrame([(*row[:4], row[3] - 0.05, row[3] + 0.05, row[4]) for row in rows], columns=columns)
+
+
+TWO_GROUPS = association_rows(
+    ("a", "b", "dry", 0.4, True),
+    ("b", "a", "dry", 0.2, True),
+    ("a", "c", "dry", -0.1, False),
+    ("c", "a", "dry", -0.2, False),
+    ("a", "b", "wet", 0.1, False),
+    ("b", "a", "wet", 0.1, False),
+    ("a", "c", "wet", -0.3, True),
+    ("c", "a", "wet", -0.2, True),
+)
+
+
+def test_plot_association_matrix__directions__are_kept_apart():
+    axes = plot_association_matrix(TWO_GROUPS, "dry").axes[0]
+    square = axes.images[0].get_array()
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["a", "b", "c"]
+    assert square[0, 1] == 0.4  # row a listens, column b is flipped
+    assert square[1, 0] == 0.2
+    assert square[0, 2] == -0.1
+    assert axes.lines[0].get_xydata().tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(DataError, match="group must be one of 'dry', 'wet'; got 'cold'"):
+        plot_association_matrix(TWO_GROUPS, "cold")
+    with pytest.raises(DataError, match=r"table must have the columns 'label_i', .*; got none named 'effect'"):
+        plot_association_matrix(TWO_GROUPS.drop(columns="effect"))
+
+
+def test_plot_network__groups__differ_in_lines_and_not_in_places():
+    dry, wet = (plot_network(TWO_GROUPS, group).axes[0] for group in ("dry", "wet"))
+    np.testing.assert_array_equal(dry.collections[0].get_offsets(), wet.collections[0].get_offsets())
+    assert len(dry.lines) == len(wet.lines) == 1
+    assert dry.lines[0].get_color() != wet.lines[0].get_color()  # together, apart
+    assert {text.get_text() for text in dry.texts} == {"a", "b"}
+    assert {text.get_text() for text in wet.texts} == {"a", "c"}
+    none = plot_network(TWO_GROUPS.assign(kept=False)).axes[0]
+    assert none.texts[0].get_text() == "no association passes the screen"
+
+
+def test_plot_association_gradient__pairs__follow_the_order_of_groups():
+    axes = plot_association_gradient(TWO_GROUPS, [("a", "b"), ("a", "c")]).axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["dry", "wet"]
+    assert axes.lines[1].get_ydata().tolist() == [0.4, 0.1]
+    assert axes.lines[2].get_ydata().tolist() == [-0.1, -0.3]
+    with pytest.raises(DataError, match=r"pairs must be in the table; got \('b', 'c'\)"):
+        plot_association_gradient(TWO_GROUPS, [("b", "c")])
+
+
+def test_plot_response_curves__numbers_and_levels__have_their_own_panels():
+    rows = [("wet", 0.0, "a", 0.2), ("wet", 1.0, "a", 0.6), ("soil", "clay", "a", 0.3), ("soil", "sand", "a", 0.1)]
+    table = pd.DataFrame(rows, columns=["feature", "value", "label", "probability"])
+    table["lower"], table["upper"] = table["probability"] - 0.1, table["probability"] + 0.1
+    first, second = plot_response_curves(table, ["a"]).axes[:2]
+    assert first.lines[0].get_xydata().tolist() == [[0, 0.2], [1, 0.6]]
+    assert [text.get_text() for text in second.get_xticklabels()] == ["clay", "sand"]
+    with pytest.raises(DataError, match=r"labels must be in the table; got \['z'\]"):
+        plot_response_curves(table, ["z"])
+
+
+def test_plot_response_surface__cells__are_in_their_places():
+    rows = [(0, 0, "a", 0.1, 3), (0, 1, "a", 0.2, 0), (1, 0, "a", 0.3, 2), (1, 1, "a", 0.9, 4)]
+    table = pd.DataFrame(rows, columns=["value_1", "value_2", "label", "probability", "n_rows"])
+    axes = plot_response_surface(table, "a", ("wet", "cold")).axes[0]
+    assert axes.collections[0].get_array().reshape(2, 2).tolist() == [[0.1, 0.3], [0.2, 0.9]]
+    assert axes.collections[1].get_array().mask.reshape(2, 2).tolist() == [[True, True], [False, True]]
+    with pytest.raises(DataError, match="label must be in the table; got 'z'"):
+        plot_response_surface(table, "z")
+
+
+def test_plot_importance_and_partition__bars__are_the_numbers():
+    rows = [("wet", "a", 0.3, 0.2, 0.4), ("cold", "a", 0.5, 0.4, 0.6), ("cold", "all labels", 0.2, 0.1, 0.3)]
+    table = pd.DataFrame(rows, columns=["group", "label", "importance", "lower", "upper"])
+    axes = plot_importance(table, "a").axes[0]
+    assert [bar.get_width() for bar in axes.patches] == [0.5, 0.3]
+    assert axes.yaxis_inverted()
+    parts = pd.DataFrame({"label": "a", "part": ["environment", "unexplained"], "share": [0.3, 0.7]})
+    assert [bar.get_width() for bar in plot_deviance_partition(parts, "a").axes[0].patches] == [0.3, 0.7]
+    for draw, given in ((plot_importance, table), (plot_deviance_partition, parts)):
+        with pytest.raises(DataError, match="label must be in the table; got 'z'"):
+            draw(given, "z")
+
+
+def test_plot_species_map__degrees__have_land_and_rings():
+    table = pd.DataFrame({"lat": [50.5, 57.0], "lon": [-4.0, -4.5], "probability": [0.1, 0.8], "observed": [0, 1]})
+    axes = plot_species_map(table, "wren", ("lat", "lon")).axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("lon", "lat")
+    assert len(axes.patches) >= 2  # Great Britain and islands
+    assert axes.collections[-1].get_offsets().tolist() == [[-4.5, 57.0]]
+    assert not plot_species_map(table, "wren", ("lat", "lon"), coastline=False).axes[0].patches
+    flat = table.rename(columns={"lat": "x", "lon": "y"})
+    assert not plot_species_map(flat, "wren").axes[0].patches
+    with pytest.raises(DataError, match="coordinates must be longitude and latitude for a coastline"):
+        plot_species_map(flat, "wren", coastline=True)
+
+
+def test_plot_richness_interval__two_maps__show_mean_and_width():
+    table = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 2.0], "expected": [3.0, 6.0], "lower": [2, 4], "upper": [5, 9]})
+    left, right = plot_richness_interval(table).axes[:2]
+    assert left.collections[0].get_array().tolist() == [3, 6]
+    assert right.collections[0].get_array().tolist() == [3, 5]
+
+
+# --- land ------------------------------------------------------------------------------------------------
+
+
+def inside(ring, point):
+    return Polygon(ring).get_path().contains_point(point)
+
+
+@pytest.mark.parametrize(
+    ("place", "is_land"),
+    [
+        ((-1.5, 52.5), True),
+        ((8.5, 47.4), True),
+        ((100.0, 60.0), True),
+        ((134.0, -25.0), True),
+        ((175.0, 67.5), True),  # Chukotka, on both sides of the date line
+        ((-175.0, 67.0), True),
+        ((0.0, -80.0), True),
+        ((-30.0, 45.0), False),
+        ((3.0, 56.0), False),
+        ((-179.0, 0.0), False),
+    ],
+)
+def test_land_rings__known_places__are_land_or_sea(place, is_land):
+    assert any(inside(ring, place) for ring in land_rings()) == is_land
+
+
+def test_land_rings__cut_and_thinned__stays_inside_and_closed():
+    box = (-11.0, 49.5, 2.0, 59.0)
+    whole, thin = land_rings(box), land_rings(box, tolerance=0.05)
+    for ring in whole + thin:
+        np.testing.assert_array_equal(ring[0], ring[-1])
+        assert (ring.min(axis=0) >= np.array(box[:2]) - 1e-9).all()
+        assert (ring.max(axis=0) <= np.array(box[2:]) + 1e-9).all()
+    assert sum(map(len, thin)) < sum(map(len, whole)) / 2
+    for rings in (whole, thin):
+        assert any(inside(ring, (-1.5, 52.5)) for ring in rings)
+    with pytest.raises(ConfigError, match="bounds must be"):
+        land_rings((2, 49, -11, 59))
+
+
+def test_land_rings__square_around_a_corner__is_cut_at_the_sides():
+    """Deep inland the cut is the box itself."""
+    (ring,) = land_rings((9.0, 49.0, 10.0, 50.0))
+    assert sorted(map(tuple, ring[:-1].tolist())) == [(9, 49), (9, 50), (10, 49), (10, 50)]
+
+
+def test_degree_columns__names_and_numbers__both_count():
+    assert degree_columns(["decimalLatitude", "decimalLongitude"], [[50, 10]]) == (1, 0)
+    assert degree_columns(["lon", "lat"], [[500000, 200000]]) is None
+    assert degree_columns(["x", "y"], [[1, 2]]) is None

@@ -5,10 +5,11 @@ A subclass says how it learns from scaled rows and how it predicts; everything a
 
 from __future__ import annotations
 
+import numbers
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
@@ -41,6 +42,9 @@ CUSTOM = "custom"
 
 # Fewer validation rows than this cannot tell epochs apart: then all rows train and the last epoch is kept.
 MIN_VALIDATION_ROWS = 10
+
+# Cells of a block of draws: 64 MB while they are numbers, 8 as 0 and 1.
+_CELLS_PER_BLOCK = 1 << 23
 
 
 class Front(Protocol):
@@ -84,6 +88,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     citation: ClassVar[str] = "none"
     accepts_missing_labels: ClassVar[bool] = True
     accepts_sparse: ClassVar[bool] = True
+    conditional: bool = False
+    """Whether known labels can be given for a prediction of the others."""
 
     # What a subclass says ---------------------------------------------------------------------------------
 
@@ -260,22 +266,28 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
 
     # Predicting -------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
-        """Probability of every label, or of every class when y was 1-D.
+    def predict_proba(self, X: Any, given: Any = None) -> NDArray[np.floating[Any]]:
+        """Probability of every label, or of every class when y was 1-D; alone, or given that some labels are known.
 
         Parameters
         ----------
         X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
             Features, columns as in training.
+        given : array or DataFrame of shape (n_samples, n_labels), optional
+            Known labels: 1 present, 0 absent, NaN unknown. Columns of a frame are matched by name. Only for models
+            whose ``conditional`` is True.
 
         Returns
         -------
         ndarray of shape (n_samples, n_labels) or (n_samples, n_classes)
+            Known labels as known; a row in which nothing is known has the values it has without ``given``.
             A row's values do not depend on the other rows.
         """
         check_is_fitted(self)
-        features = self._check_features(X, reset=False)
-        probs = self._probs(self._scaled(features))
+        features = self._scaled(self._check_features(X, reset=False))
+        if given is not None:
+            return self._given_some(features, self._check_known(given, features.shape[0]))
+        probs = self._probs(features)
         if self.target_ == "labels":
             return probs
         probs = probs.astype(np.float64)
@@ -284,6 +296,104 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         total: NDArray[np.floating[Any]] = probs.sum(axis=1, keepdims=True)
         normalised: NDArray[np.floating[Any]] = probs / np.maximum(total, np.finfo(np.float64).tiny)
         return normalised
+
+    def _probs_given(self, features: Any, known: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        """Return probabilities of all labels for scaled rows, given known ones (NaN: unknown)."""
+        able = "HotVAEClassifier, ProbitJSDM, MPVAE or a chain"
+        raise ConfigError(
+            f"given must go with a model that learns labels from labels; got {type(self).__name__}. Use {able}."
+        )
+
+    def _given_some(self, features: Any, known: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        """Ask for the rows of which something is known; the others have the same values as without it."""
+        told = ~np.isnan(known).all(axis=1)
+        rows = np.flatnonzero(told)
+        conditional = self._probs_given(_take(features, rows), known[rows])
+        probs = np.empty(known.shape, dtype=conditional.dtype)
+        probs[rows] = np.where(np.isnan(known[rows]), conditional, known[rows])
+        if not told.all():
+            probs[~told] = self._probs(_take(features, np.flatnonzero(~told)))
+        return probs
+
+    def _check_known(self, given: Any, n_rows: int) -> NDArray[np.float32]:
+        """Return known labels of shape (n_rows, n_labels), NaN where unknown."""
+        self._require_label_table("given")
+        known = self._check_labels(given, reset=False)
+        if len(known) != n_rows:
+            raise DataError(f"given must have the rows of X, {n_rows}; got {len(known)}. Use NaN for unknown labels.")
+        return known
+
+    def _require_label_table(self, what: str) -> None:
+        if self.target_ != "labels":
+            raise ConfigError(f"{what} must go with a table of labels; got classes (1-D y). Fit on a 2-D y.")
+
+    def sample(
+        self,
+        X: Any,
+        n_draws: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+        given: Any = None,
+    ) -> NDArray[np.int8]:
+        """Draw whole label sets.
+
+        Labels go together in a draw as the model believes they do; a model that says nothing of it draws each label
+        by itself.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Features, columns as in training.
+        n_draws : int
+            Label sets for each row.
+        random_state : int, RandomState or None
+            Decides the draws.
+        given : array or DataFrame of shape (n_samples, n_labels), optional
+            Known labels, as in :meth:`predict_proba`; every draw has them.
+
+        Returns
+        -------
+        ndarray of int8 of shape (n_draws, n_samples, n_labels)
+            0 and 1.
+        """
+        return np.concatenate(list(self.sample_blocks(X, n_draws, random_state, given)))
+
+    def sample_blocks(
+        self,
+        X: Any,
+        n_draws: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+        given: Any = None,
+    ) -> Iterator[NDArray[np.int8]]:
+        """Draw whole label sets, some draws at a time: the stream of :meth:`sample`, for draws that fill the memory.
+
+        Parameters
+        ----------
+        X, n_draws, random_state, given
+            As for :meth:`sample`.
+
+        Yields
+        ------
+        ndarray of int8 of shape (some draws, n_samples, n_labels)
+            One after the other they are what :meth:`sample` returns.
+        """
+        check_is_fitted(self)
+        self._require_label_table("sample")
+        if isinstance(n_draws, bool) or not isinstance(n_draws, numbers.Integral) or n_draws < 1:
+            raise ConfigError(f"n_draws must be a whole number of at least 1; got {n_draws!r}. 100 are customary.")
+        features = self._scaled(self._check_features(X, reset=False))
+        known = None if given is None else self._check_known(given, features.shape[0])
+        random = np.random.default_rng(int(check_random_state(random_state).randint(2**31 - 1)))
+        size = max(1, _CELLS_PER_BLOCK // max(1, features.shape[0] * self.n_labels_))
+        sizes = [min(size, int(n_draws) - start) for start in range(0, int(n_draws), size)]
+        return self._draw_blocks(features, known, sizes, random)
+
+    def _draw_blocks(
+        self, features: Any, known: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
+    ) -> Iterator[NDArray[np.int8]]:
+        """Yield blocks of draws for scaled rows; each label by itself."""
+        probs = self._probs(features) if known is None else self._given_some(features, known)
+        for size in sizes:
+            yield (random.random((size, *probs.shape)) < probs).astype(np.int8)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels whose probability exceeds one half, or the most probable class when y was 1-D.

@@ -17,6 +17,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hotvae.cli_benchmark import register
+from hotvae.cli_explain import register as register_explain
 from hotvae.errors import ConfigError, DataWarning, HotVAEError, listed
 from hotvae.settings import parse_assignments, read_preset, read_settings, train_settings
 
@@ -387,6 +389,14 @@ def predict(
     threshold: Annotated[
         float | None, typer.Option(metavar="T", help="Instead, write 0/1 labels at this threshold.")
     ] = None,
+    given: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Labels known beforehand, in columns named as in training: 1, 0, or empty for unknown. "
+            "Joined by the id column where it has one, else row by row.",
+        ),
+    ] = None,
     ignore_unknown: IgnoreUnknown = False,
     id_column: IdColumn = None,
     encoding: Encoding = "utf-8",
@@ -394,7 +404,7 @@ def predict(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write the probability of every label for every row."""
+    """Write the probability of every label for every row, alone or given that some labels are known."""
     binary_out = None
     if binary is not None or threshold is not None:
         name = out.name
@@ -409,7 +419,7 @@ def predict(
 
     model = load_model(model_folder)
     cut = find_threshold(model, binary, threshold)
-    if table.suffix.lower() in _PARQUET and out.suffix.lower() in _PARQUET:
+    if given is None and table.suffix.lower() in _PARQUET and out.suffix.lower() in _PARQUET:
         with _row_progress() as told:
             n_rows = predict_stream(
                 model,
@@ -422,17 +432,25 @@ def predict(
                 progress=told,
             )
         ids_from = id_column or TableNeeds.of_model(model).id_column
-        _print_prediction(out, binary_out, n_rows, model, cut, ids_from, as_json)
+        _print_prediction(out, binary_out, n_rows, model, cut, ids_from, None, as_json)
         return
-    features, ids = TableNeeds.of_model(model).read_features(
+    needs = TableNeeds.of_model(model)
+    if given is not None and model.target_ != "labels":
+        raise ConfigError(f"--given must go with a model of labels; got one of classes ({model_folder}). Leave it out.")
+    features, ids = needs.read_features(
         table, id_column=id_column, ignore_unknown=ignore_unknown, encoding=encoding, decimal=decimal
     )
-    probs = predict_rows(model, features)
+    known = None if given is None else needs.read_known(given, ids, encoding=encoding, decimal=decimal)
+    probs = predict_rows(model, features, known)
     columns = model.label_names_ if model.target_ == "labels" else model.classes_
     write_table(prediction_table(ids, probs, columns), out)
     if cut is not None and binary_out is not None:
         write_table(prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns), binary_out)
-    _print_prediction(out, binary_out, len(probs), model, cut, str(ids.name), as_json)
+    counts = None
+    if known is not None:
+        is_known = known == known  # unknown is NaN
+        counts = {"n_labels_known": int(is_known.sum()), "n_rows_told": int(is_known.any(axis=1).sum())}
+    _print_prediction(out, binary_out, len(probs), model, cut, str(ids.name), counts, as_json)
 
 
 @contextmanager
@@ -451,15 +469,25 @@ def _row_progress() -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _print_prediction(
-    out: Path, binary_out: Path | None, n_rows: int, model: Any, cut: float | None, id_column: str | None, as_json: bool
+    out: Path,
+    binary_out: Path | None,
+    n_rows: int,
+    model: Any,
+    cut: float | None,
+    id_column: str | None,
+    told: Mapping[str, int] | None,
+    as_json: bool,
 ) -> None:
     n_labels = len(model.label_names_ if model.target_ == "labels" else model.classes_)
     written = [str(path) for path in (out, binary_out) if path is not None]
     if as_json:
         ids = id_column or "row"
-        _print_json({"files": written, "n_rows": n_rows, "n_labels": n_labels, "id_column": ids, "threshold": cut})
+        result = {"files": written, "n_rows": n_rows, "n_labels": n_labels, "id_column": ids, "threshold": cut}
+        _print_json(result | ({} if told is None else {"given": dict(told)}))
         return
     print(f"wrote {n_rows} rows × {n_labels} labels to {written[0]}")
+    if told is not None:
+        print(f"given {told['n_labels_known']} known labels in {told['n_rows_told']} of {n_rows} rows")
     if len(written) > 1:
         print(f"wrote 0/1 labels at threshold {cut:g} to {written[1]}")
 
@@ -482,7 +510,15 @@ def _check_out(paths: Sequence[Path], force: bool) -> None:
 
 @app.command()
 def evaluate(
-    model_folder: Model,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="Folder of a trained model; or a file of any model's predictions: a table with a column of "
+            "probabilities per label, or npz with label_names, and probs (sites × labels) or draws "
+            "(draws × sites × labels).",
+        ),
+    ],
     table: Table,
     label_table: Annotated[
         Path | None,
@@ -498,6 +534,16 @@ def evaluate(
     per_label: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a table with one row per label.")
     ] = None,
+    ecology: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIALECT",
+            help="Also the 12 ecological measures (20 numbers) as defined by gomes, norberg or text.",
+        ),
+    ] = None,
+    draws: Annotated[int, typer.Option(metavar="N", min=2, help="Communities drawn for --ecology.")] = 100,
+    pairs: Annotated[int, typer.Option(metavar="N", min=1, help="Pairs of sites compared for --ecology.")] = 300,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of these draws and pairs.")] = 0,
     ignore_unknown: IgnoreUnknown = False,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
@@ -509,54 +555,107 @@ def evaluate(
         _check_out([per_label], force)
 
     from hotvae.data.tables import write_table
+    from hotvae.metrics.ecology import DIALECTS
     from hotvae.models import load_model
-    from hotvae.prediction import TableNeeds, model_card, predict_rows
+    from hotvae.prediction import TableNeeds, model_card, predict_rows, sample_rows
     from hotvae.runs import evaluate_model, label_report
+    from hotvae.scoring import (
+        describe_scores,
+        draw_independently,
+        draws_jointly,
+        is_prediction_file,
+        read_observed,
+        read_predictions,
+        score_communities,
+    )
 
-    model = load_model(model_folder)
-    if model.target_ != "labels":
-        raise ConfigError(f"model must predict labels; got one of classes ({model_folder}). Score it from Python.")
-    needs = TableNeeds.of_model(model)
-    features, _ = needs.read_features(
-        table, id_column=id_column, ignore_unknown=ignore_unknown, encoding=encoding, decimal=decimal
-    )
-    labels = needs.read_labels(
-        table,
-        label_table=label_table,
-        id_column=id_column,
-        presence=presence,
-        encoding=encoding,
-        decimal=decimal,
-    )
-    probs = predict_rows(model, features)
-    results = evaluate_model(model, labels, probs, oracle=oracle)
+    if ecology is not None and ecology not in DIALECTS:
+        raise ConfigError(f"--ecology must be one of {listed(DIALECTS)}; got {ecology!r}. Take gomes for HOT-VAE's.")
+    reading: dict[str, Any] = {"encoding": encoding, "decimal": decimal}
+    drawn: Any = None
+    if is_prediction_file(source):
+        predictor: Any = read_predictions(source, id_column=id_column, **reading)
+        labels, predictor = read_observed(
+            predictor, table, label_table=label_table, id_column=id_column, presence=presence, **reading
+        )
+        probs, drawn, how = predictor.probs, predictor.draws, f"those of {source.name}"
+        if drawn is None and ecology is not None:
+            drawn = draw_independently(probs, draws, seed)
+            how = f"each label by itself from the probabilities, as {source.name} holds no draws"
+        same_name = False
+    else:
+        predictor = load_model(source)
+        if predictor.target_ != "labels":
+            raise ConfigError(f"model must predict labels; got one of classes ({source}). Score it from Python.")
+        needs = TableNeeds.of_model(predictor)
+        features, _ = needs.read_features(table, id_column=id_column, ignore_unknown=ignore_unknown, **reading)
+        labels = needs.read_labels(table, label_table=label_table, id_column=id_column, presence=presence, **reading)
+        probs = predict_rows(predictor, features)
+        if ecology is not None:
+            drawn = sample_rows(predictor, features, draws, seed)
+        alone = "each label by itself, as this kind of model says nothing of labels together"
+        how = "whole communities, from the model" if draws_jointly(predictor) else alone
+        same_name = table.name == model_card(predictor).get("table")
+    results = evaluate_model(predictor, labels, probs, oracle=oracle)
+    communities = None
+    if ecology is not None:
+        scores = score_communities(labels, probs, drawn, dialect=ecology, n_pairs=pairs, seed=seed)
+        communities = describe_scores(scores, drawn=how, seed=seed)
     if per_label is not None:
-        write_table(label_report(model, labels, probs), per_label)
-    source = "chosen on the validation rows of training" if model.thresholds_ else "0.5, as none were tuned"
-    same_name = table.name == model_card(model).get("table")
+        write_table(label_report(predictor, labels, probs), per_label)
+    cuts = "chosen on the validation rows of training" if predictor.thresholds_ else "0.5, as none were tuned"
     if as_json:
         _print_json(
             {
-                "model": str(model_folder),
+                "model": str(source),
                 "table": table.name,
                 "same_name_as_training_table": same_name,
-                "thresholds_from": source,
+                "thresholds_from": cuts,
                 "metrics": results["honest"],
             }
             | ({"oracle": results["oracle"]} if oracle else {})
+            | ({"ecology": communities} if communities is not None else {})
         )
         return
     honest = results["honest"]
-    print(f"{table.name}: {honest['n_rows']} rows × {honest['n_labels']} labels; thresholds {source}")
+    print(f"{table.name}: {honest['n_rows']} rows × {honest['n_labels']} labels; thresholds {cuts}")
     _print_measures(honest, results.get("oracle"))
     print(f"rows without any label in ebF1: empty={honest['empty']!r}")
     print(f"labels without AUC, for want of a class: {honest['n_labels_without_auc']} of {honest['n_labels']}")
     if oracle:
         print("oracle: thresholds chosen on these very rows, an upper bound that new data will not reach")
+    if communities is not None:
+        _print_communities(communities)
     if same_name:
         print("note: the training table had this name; a model looks better than it is on its training rows")
     if per_label is not None:
         print(f"wrote {per_label}")
+
+
+def _print_communities(found: Mapping[str, Any]) -> None:
+    """Print the ecological numbers, a level in each row."""
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    from hotvae.metrics.ecology import MEASURES
+
+    grid = RichTable("level", box=None, pad_edge=False)
+    aspects = list(dict.fromkeys(measure.aspect for measure in MEASURES.values()))
+    better = {measure.aspect: "higher" if measure.greater_is_better else "lower" for measure in MEASURES.values()}
+    for aspect in aspects:
+        grid.add_column(f"{aspect}\n({better[aspect]} is better)", justify="right", no_wrap=True)
+    rows: dict[str, list[str]] = {}
+    for name, measure in MEASURES.items():
+        level = measure.level + (f" ({measure.component})" if measure.component else "")
+        value = found["measures"][name]["value"]
+        rows.setdefault(level, []).append("-" if math.isnan(value) else f"{value:.4f}")
+    for level, values in rows.items():
+        grid.add_row(level, *values)
+    print(f"\necological measures, dialect {found['dialect']!r} (comparable with {found['comparable_with']})")
+    Console(width=None if sys.stdout.isatty() else 100).print(grid)
+    print(f"{found['n_sites']} sites × {found['n_species']} species, {found['n_pairs']} pairs of sites")
+    print(f"{found['n_draws']} draws: {found['draws']} (seed {found['seed']})")
+    print("sor: dissimilarity of two sites; sim: its part by other species; sne: its part by fewer species")
 
 
 # --- info ------------------------------------------------------------------------------------------------
@@ -631,6 +730,12 @@ def models(as_json: Json = False) -> None:
         for what in ("takes", "cost", "citation"):
             print(f"{'':<{width}}  {what + ':':<9} {card[what]}")
     print("\nhotvae train my_table.csv --labels 'sp_*' --model NAME --out my_model")
+
+
+# --- benchmark, tune and explain, which have files of their own -------------------------------------------
+
+register(app)
+register_explain(app)
 
 
 # --- printing --------------------------------------------------------------------------------------------

@@ -123,6 +123,11 @@ class NetConfig(_Checked):
     label_encoder : {"mlp", "tokens"}
         How the label branch reads labels: all at once into one Gaussian, or each positive label as a token of its
         own (K Gaussians; paper note P9).
+    conditional : bool
+        Train the label branch with random parts of the labels, so that the model predicts the others given any part;
+        ``False`` gives the paper's label branch, which is told all labels.
+    known_dropout : float
+        Share of units dropped in the encoder of known labels.
     numeric_embedding_dim : int
         Learned periodic units of each numeric column, beside its value; 0 is none.
     numeric_frequencies : int
@@ -153,7 +158,7 @@ class NetConfig(_Checked):
     n_heads: int = 2
     feedforward_dim: int = 64
     encoder_widths: tuple[int, ...] = (256, 512, 256)
-    label_encoder_widths: tuple[int, ...] = (256,)
+    label_encoder_widths: tuple[int, ...] = (512,)
     encoder_dropout: float = 0.4
     decoder_dropout: float = 0.1
     attention_dropout: float = 0.0
@@ -165,6 +170,8 @@ class NetConfig(_Checked):
     initial_log_variance: float = -4.0
     encoder_layers: int = 2
     label_encoder: LabelEncoderKind = "mlp"
+    conditional: bool = True
+    known_dropout: float = 0.1
     numeric_embedding_dim: int = 0
     numeric_frequencies: int = 8
     frequency_scale: float = 0.2
@@ -176,11 +183,11 @@ class NetConfig(_Checked):
         self._require_choices()
         self._require_counts("dim", "n_layers", "n_heads", "feedforward_dim", "numeric_frequencies", "n_members")
         self._require_counts("encoder_layers", "numeric_embedding_dim", "label_groups", least=0)
-        self._require_rates("encoder_dropout", "decoder_dropout", "attention_dropout")
+        self._require_rates("encoder_dropout", "decoder_dropout", "attention_dropout", "known_dropout")
         self._require_finite("initial_log_variance", least=-12.0)
         self._require_finite("frequency_scale")
         self._require("frequency_scale", self.frequency_scale > 0, "be above 0")
-        for name in ("share_layers", "direct_path", "checkpointing"):
+        for name in ("share_layers", "direct_path", "checkpointing", "conditional"):
             self._require(name, isinstance(getattr(self, name), bool), "be True or False")
         self._require("dim", self.dim % self.n_heads == 0, f"be a multiple of n_heads ({self.n_heads})")
         for name in ("encoder_widths", "label_encoder_widths"):

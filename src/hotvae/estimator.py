@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from torch import Tensor, nn
 
+from hotvae.classifier import LabelledRows
 from hotvae.config import (
     DropoutSharing,
     FrontConfig,
@@ -30,17 +33,21 @@ from hotvae.config import (
 )
 from hotvae.errors import ConfigError
 from hotvae.graph import check_graph, cooccurrence_graph
+from hotvae.joint_classifier import JointClassifier
 from hotvae.net.encoders import member_mean
-from hotvae.net.losses import hotvae_terms
-from hotvae.net.model import HotVAE
-from hotvae.network_classifier import NetworkClassifier
-from hotvae.progress import Style
-from hotvae.training import (
-    Terms,
-)
+from hotvae.net.losses import bce_loss, hotvae_terms
+from hotvae.net.model import HotVAE, LabelBranch
+from hotvae.net.probit import Posterior, ProbitHead
+from hotvae.parameters import require_count
+from hotvae.progress import Style, make_progress
+from hotvae.training import Rows, Terms, choose_device, fit_network, predict_network, torch_threads
+
+# How much worse than its best epoch the label branch may be at the epoch that is kept.
+_TOLD_TOLERANCE = 0.002
+_KNOWN_PATIENCE = 4
 
 
-class HotVAEClassifier(NetworkClassifier):
+class HotVAEClassifier(JointClassifier):
     """Multi-label classifier that learns which labels go together, and where.
 
     A feature branch and a label branch share one decoder, in which labels are nodes of a graph and pass messages;
@@ -59,7 +66,15 @@ class HotVAEClassifier(NetworkClassifier):
         * ``"smiles"``, ``"elements"``: a column of molecules, as atoms, or as the elements that are there;
         * a module of your own, which maps a batch of scaled rows to tokens with a mean and a log-variance.
     label_encoder : {"mlp", "tokens"}
-        How the label branch reads labels: all at once, or each positive label as a token.
+        How the label branch reads labels: all at once, or each positive label as a token (the paper's branch only).
+    conditional : bool
+        Train the label branch with random parts of the labels, so that ``predict_proba(X, given=...)`` answers;
+        False gives the paper's label branch, which is told all of them.
+    known_dropout : float
+        Share of units dropped in the encoder of known labels.
+    known_epochs : int
+        Most epochs in which, after training, the label branch learns on alone, where the kept epoch came before it
+        had learned what it could; 0 is never.
     encoder_widths, label_encoder_widths : tuple of int
         Hidden widths of the perceptrons of the two branches.
     encoder_layers : int
@@ -125,6 +140,14 @@ class HotVAEClassifier(NetworkClassifier):
         small to spare 10 rows train on all of them and keep the last epoch.
     n_draws : int
         Latent draws averaged for a prediction, the same for all rows; 0 decodes the latent mean.
+    rank : int or None
+        Common causes that tie the labels of a draw of :meth:`sample`; None takes as many as labels, at most 32.
+    covariance_epochs : int
+        Most epochs in which, after training, these causes are learned while all probabilities stay as they are.
+    n_likelihood_draws : int
+        Draws that estimate the likelihood of whole communities meanwhile.
+    n_conditional_draws : int
+        Draws behind :meth:`sample` with known labels, shared by all rows.
     precision : {"float32", "float64"}
         Number type.
     random_state : int, RandomState or None
@@ -181,6 +204,9 @@ class HotVAEClassifier(NetworkClassifier):
         feedforward_dim: int = NetConfig.feedforward_dim,
         encoder: str | nn.Module = "mlp",
         label_encoder: LabelEncoderKind = NetConfig.label_encoder,
+        conditional: bool = NetConfig.conditional,
+        known_dropout: float = NetConfig.known_dropout,
+        known_epochs: int = 20,
         encoder_widths: tuple[int, ...] = NetConfig.encoder_widths,
         label_encoder_widths: tuple[int, ...] = NetConfig.label_encoder_widths,
         encoder_layers: int = NetConfig.encoder_layers,
@@ -225,6 +251,10 @@ class HotVAEClassifier(NetworkClassifier):
         patience: int = TrainConfig.patience,
         validation_fraction: float = 0.2,
         n_draws: int = 0,
+        rank: int | None = None,
+        covariance_epochs: int = 20,
+        n_likelihood_draws: int = 32,
+        n_conditional_draws: int = 512,
         precision: Precision = TrainConfig.precision,
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
@@ -238,6 +268,9 @@ class HotVAEClassifier(NetworkClassifier):
         self.feedforward_dim = feedforward_dim
         self.encoder = encoder
         self.label_encoder = label_encoder
+        self.conditional = conditional
+        self.known_dropout = known_dropout
+        self.known_epochs = known_epochs
         self.encoder_widths = encoder_widths
         self.label_encoder_widths = label_encoder_widths
         self.encoder_layers = encoder_layers
@@ -282,6 +315,10 @@ class HotVAEClassifier(NetworkClassifier):
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.n_draws = n_draws
+        self.rank = rank
+        self.covariance_epochs = covariance_epochs
+        self.n_likelihood_draws = n_likelihood_draws
+        self.n_conditional_draws = n_conditional_draws
         self.precision = precision
         self.random_state = random_state
         self.device = device
@@ -318,6 +355,7 @@ class HotVAEClassifier(NetworkClassifier):
             feature_encoder=self._feature_encoder(n_features),
             initial_logits=initial_logits,
             direct_epochs=self.direct_epochs,
+            rank=self._rank(n_labels),
         )
 
     def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:
@@ -332,6 +370,64 @@ class HotVAEClassifier(NetworkClassifier):
 
         return terms, named
 
+    def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
+        n_epochs = require_count("known_epochs", self.known_epochs, least=0)
+        super()._learn(train, validation, seed)
+        if self.conditional and n_epochs and validation is not None and self.n_labels_ > 1:
+            told = np.array(self.history_.column("validation_told_log_loss"))
+            if told[self.history_.best_epoch - 1] > (1 + _TOLD_TOLERANCE) * np.nanmin(told):
+                self._learn_known(train, validation, seed, n_epochs)
+
+    def _learn_known(self, train: LabelledRows, validation: LabelledRows, seed: int, n_epochs: int) -> None:
+        """Train the label branch on, alone."""
+        network, dtype = cast(HotVAE, self.network_), self._dtype()
+        branch = LabelBranch(network)
+        config = replace(
+            self._config(TrainConfig),
+            max_epochs=n_epochs,
+            direct_epochs=0,
+            patience=_KNOWN_PATIENCE,
+            selection_metric="log_loss",
+        )
+
+        def terms(features: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
+            return {"bce": member_mean(bce_loss(*branch(features, labels)), network.n_members)}
+
+        with torch_threads(self.n_threads):
+            fit_network(
+                branch,
+                terms,
+                {"bce": 1.0},
+                Rows(train.features, train.labels.astype(dtype)),
+                Rows(validation.features, validation.labels.astype(dtype)),
+                config,
+                seed=seed,
+                device=choose_device(self.device),
+                progress=make_progress(self.progress, f"{self.title}, known labels"),
+            )
+        network.to("cpu").requires_grad_(True)
+
+    def _probs_given(self, features: Any, known: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        if not self.conditional:
+            raise ConfigError("given must go with a model trained for it; got conditional=False. Train it with True.")
+        network = cast(HotVAE, self.network_)
+        with torch_threads(self.n_threads):
+            return predict_network(network.predict_given, features, known.astype(self._dtype()))
+
+    def _scores(self, features: Any) -> NDArray[Any]:
+        return _probit(self._probs(features))
+
+    def _told_scores(self, features: Any, known: NDArray[np.float32], scores: NDArray[Any]) -> NDArray[Any]:
+        return _probit(self._given_some(features, known))
+
+    def _told_latent(self, head: ProbitHead, found: Posterior, causes: Tensor, scores: Tensor) -> Tensor:
+        # The label branch says where the known labels move each probability; of the causes only what is still
+        # uncertain about them counts.
+        centre = torch.einsum("kb,kbr->br", found.weights, found.draws)
+        apart = (found.draws - centre) @ head.factors.T
+        spread = (1 + torch.einsum("kb,kbl->bl", found.weights, apart.square())).sqrt()
+        return scores * spread + (causes - centre) @ head.factors.T
+
     def _predictor(self) -> Any:
         if self.n_draws == 0:
             return self.network_.predict
@@ -345,3 +441,9 @@ class HotVAEClassifier(NetworkClassifier):
         noise = torch.randn(shape, generator=generator, dtype=getattr(torch, self.precision))
         network = cast(HotVAE, self.network_)
         return lambda features: network.predict(features, noise)
+
+
+def _probit(probs: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    """Scores whose normal distribution function the probabilities are; certain ones are a millionth short of it."""
+    scores: NDArray[np.floating[Any]] = ndtri(np.clip(probs.astype(np.float64), 1e-6, 1 - 1e-6)).astype(probs.dtype)
+    return scores

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hotvae.classifier import LabelClassifier
-from hotvae.data.dataset import FeatureKind, check_finite
+from hotvae.data.dataset import Dataset, FeatureKind, check_finite, close_names
 from hotvae.data.tables import (
     align_columns,
     check_kinds,
@@ -254,23 +254,116 @@ class TableNeeds:
             reading: Any = {"encoding": encoding, "decimal": decimal, "text_columns": [joined_by or ""]}
             frame = read_frame(source, **reading)
             labels = None if label_table is None else read_frame(label_table, **reading)
-            missing = [name for name in self.labels if name not in (frame if labels is None else labels)]
+            columns = [str(name) for name in (frame if labels is None else labels)]
+            missing = [name for name in self.labels if name not in columns]
             if missing:
+                others = [name for name in columns if name not in self.labels]
                 raise DataError(
-                    f"table must hold every label of the model; got none for {listed(missing)} "
+                    f"table must hold every label of the model; got none for {listed(missing)}"
+                    f"{close_names(missing, others)} "
                     f"({Path(label_table or source).name}). Add these columns "
                     "(empty cells are not observed), or pass --label-table."
                 )
             # Features are read by the rules of prediction; here they would only be in the way.
             kept = [name for name in frame if name in (self.labels if labels is None else [joined_by])]
-            numbered = frame[kept].assign(**{"(row)": np.arange(len(frame))})
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DataWarning)  # the numbers of a single row are constant
-                data = dataset_from_frame(
-                    numbered, labels=self.labels, label_frame=labels, id_column=joined_by, presence=presence
-                )
+            data = _only_labels(
+                frame[kept], labels=self.labels, label_frame=labels, id_column=joined_by, presence=presence
+            )
         order = [data.label_names.index(name) for name in self.labels]
         return np.asarray(data.labels[:, order], dtype=np.float32)
+
+    def read_known(
+        self,
+        seen: str | Path,
+        ids: "pd.Index[Any]",
+        *,
+        presence: bool = False,
+        encoding: str = "utf-8",
+        decimal: str = ".",
+    ) -> NDArray[np.float32]:
+        """Read labels that are known beforehand, for :meth:`~hotvae.HotVAEClassifier.predict_proba` to be given.
+
+        Parameters
+        ----------
+        seen : path
+            Table with any of the label columns: 1 present, 0 absent, empty unknown. Labels without a column are
+            unknown; features and other columns of the training table are passed over.
+        ids : Index
+            Ids of the rows to predict, as :meth:`read_features` returned them. Where ``seen`` has their column its
+            rows are joined by it, and rows that it does not name have nothing known; else its rows are those to
+            predict, in their order.
+        presence : bool
+            Take any count above 0 as 1; always when training did.
+        encoding, decimal : str
+            Of text files.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels)
+            1, 0, or NaN for unknown.
+
+        Raises
+        ------
+        DataError
+            Unknown columns, labels that are not 0 or 1, or rows that cannot be joined.
+        """
+        source, id_column = Path(seen), str(ids.name)
+        frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=[id_column])
+        columns = [str(name) for name in frame.columns]
+        frame = frame.set_axis(columns, axis=1)
+        is_joined = id_column in columns and id_column not in {*self.labels, *self.features}
+        labels = [name for name in self.labels if name in columns]
+        passed_over = {*self.features, *self.ignored, *([id_column] if is_joined else [])}
+        unknown = [name for name in columns if name not in {*labels, *passed_over}]
+        if unknown or not labels:
+            names, what = (unknown, "unknown column(s)") if unknown else (columns, "none of them among")
+            raise DataError(
+                f"known labels must be in columns named as in training; got {what} {listed(names)}"
+                f"{close_names(names, self.labels)} ({source.name}). Correct or remove them; "
+                "ids are joined by --id-column."
+            )
+        rows = np.arange(len(frame))
+        if is_joined:
+            rows = _rows_of_ids(frame[id_column], ids, source.name)
+        elif len(frame) != len(ids):
+            raise DataError(
+                f"known labels must have the rows of the table, {len(ids)}; got {len(frame)} ({source.name}). "
+                "Add the missing rows with empty cells, or give both tables an id column (--id-column)."
+            )
+        known = np.full((len(ids), len(self.labels)), np.nan, dtype=np.float32)
+        told = [name for name in labels if frame[name].notna().any()]
+        if told:
+            data = _only_labels(frame[told], labels=told, presence=presence or self.presence)
+            values = np.asarray(data.labels, dtype=np.float32)
+            places = [self.labels.index(name) for name in data.label_names]
+            known[:, places] = np.where((rows >= 0)[:, None], values[rows], np.nan)
+        return known
+
+
+def _only_labels(frame: pd.DataFrame, **roles: Any) -> Dataset:
+    """Read labels by the rules of training tables, from a frame without features."""
+    numbered = frame.assign(**{"(row)": np.arange(len(frame))})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # the numbers of a single row are constant
+        return dataset_from_frame(numbered, **roles)
+
+
+def _rows_of_ids(column: "pd.Series[Any]", ids: "pd.Index[Any]", source: str) -> NDArray[np.intp]:
+    """Find the row of a second table for each id; -1 where it has none."""
+    there, wanted = pd.Index(column.astype("str")), ids.astype("str")
+    for what, index in (("table", wanted), (source, there)):
+        if not index.is_unique:
+            raise DataError(
+                f"ids must be unique to join tables; got {listed(index[index.duplicated()].unique())} more than once "
+                f"(column {str(ids.name)!r} of the {what}). Merge or remove the repeated rows."
+            )
+    strangers = there.difference(wanted, sort=False)
+    if len(strangers):
+        raise DataError(
+            f"ids of known labels must be in the table; got {listed(strangers)}{close_names(strangers, wanted)} "
+            f"(column {str(ids.name)!r} of {source}). Correct these ids, or remove their rows."
+        )
+    return np.asarray(there.get_indexer(wanted), dtype=np.intp)
 
 
 def model_card(model: LabelClassifier) -> dict[str, Any]:
@@ -285,7 +378,7 @@ def model_card(model: LabelClassifier) -> dict[str, Any]:
     return dict(getattr(model, "extra_", None) or {})
 
 
-def predict_rows(model: LabelClassifier, features: Any) -> NDArray[Any]:
+def predict_rows(model: LabelClassifier, features: Any, given: NDArray[Any] | None = None) -> NDArray[Any]:
     """Predict features that :meth:`TableNeeds.read_features` read.
 
     Parameters
@@ -294,6 +387,8 @@ def predict_rows(model: LabelClassifier, features: Any) -> NDArray[Any]:
         A fitted model.
     features : DataFrame or csr_array
         Columns of the model, in its order.
+    given : ndarray of shape (n_samples, n_labels), optional
+        Known labels, as :meth:`TableNeeds.read_known` reads them.
 
     Returns
     -------
@@ -307,9 +402,41 @@ def predict_rows(model: LabelClassifier, features: Any) -> NDArray[Any]:
     >>> predict_rows(model, pd.DataFrame(np.eye(8), columns=TableNeeds.of_model(model).features)).shape
     (8, 2)
     """
-    if isinstance(features, pd.DataFrame) and not hasattr(model, "feature_names_in_"):
-        features = features.to_numpy()  # trained without names, which have done their work
-    return model.predict_proba(features)
+    return model.predict_proba(_without_names(model, features), given)
+
+
+def sample_rows(model: LabelClassifier, features: Any, n_draws: int, seed: int) -> Iterator[NDArray[Any]]:
+    """Draw label sets for features that :meth:`TableNeeds.read_features` read.
+
+    Parameters
+    ----------
+    model, features
+        As in :func:`predict_rows`.
+    n_draws : int
+        Label sets for each row.
+    seed : int
+        Decides the draws.
+
+    Yields
+    ------
+    ndarray of shape (some draws, n_samples, n_labels)
+        0 and 1.
+
+    Examples
+    --------
+    >>> from hotvae import HotVAEClassifier
+    >>> model = HotVAEClassifier(max_epochs=1, encoder_widths=(4,)).fit(np.eye(8), np.eye(8)[:, :2])
+    >>> table = pd.DataFrame(np.eye(8), columns=TableNeeds.of_model(model).features)
+    >>> sum(len(block) for block in sample_rows(model, table, 10, seed=0))
+    10
+    """
+    return model.sample_blocks(_without_names(model, features), n_draws, seed)
+
+
+def _without_names(model: LabelClassifier, features: Any) -> Any:
+    """Drop the names of columns where training knew none: they have done their work."""
+    is_named = hasattr(model, "feature_names_in_")
+    return features.to_numpy() if isinstance(features, pd.DataFrame) and not is_named else features
 
 
 def prediction_table(ids: "pd.Index[Any]", values: NDArray[Any], columns: Any) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -82,7 +82,9 @@ class History:
     records : list of dict
         One entry per epoch: ``epoch``, ``loss``, each term as ``loss_<term>``, ``learning_rate``, ``seconds`` and,
         with validation rows, ``validation_log_loss``, ``validation_macro_f1`` and ``validation_<metric>`` of the
-        selection metric with its ``threshold``.
+        selection metric with its ``threshold``. A network that can be told labels (its ``conditional`` is True and it
+        has ``predict_given``) also has ``validation_told_log_loss``, that of one half of the labels given the other;
+        it chooses the epoch where the network says so (``selects_told``).
     best_epoch : int
         The epoch whose weights were kept, counted from 1.
     stopped : str
@@ -249,8 +251,9 @@ def fit_network(
 
 
 def predict_network(
-    predict: Callable[[Tensor], Tensor],
+    predict: Callable[..., Tensor],
     features: Matrix,
+    beside: NDArray[Any] | None = None,
     *,
     device: str | torch.device = "cpu",
     batch_size: int = 256,
@@ -266,6 +269,8 @@ def predict_network(
         Maps a batch of features to probabilities; usually ``network.predict``.
     features : ndarray or CSR of shape (n_samples, n_features), or TokenRows
         Scaled features.
+    beside : ndarray of shape (n_samples, ...), optional
+        A second input of every row, such as the labels that are known.
     device : str or torch.device
         Where the network lives.
     batch_size : int
@@ -289,18 +294,19 @@ def predict_network(
         out: NDArray[np.floating[Any]] | None = None
         for width in np.unique(widths):
             rows = np.flatnonzero(widths == width)
-            part = _predict_rows(predict, features, rows, device, batch_size, int(width))
+            part = _predict_rows(predict, features, beside, rows, device, batch_size, int(width))
             if out is None:
                 out = np.empty((n_rows, *part.shape[1:]), dtype=part.dtype)
             out[rows] = part
         if out is not None:
             return out
-    return _predict_rows(predict, features, np.arange(n_rows), device, batch_size, None)
+    return _predict_rows(predict, features, beside, np.arange(n_rows), device, batch_size, None)
 
 
 def _predict_rows(
-    predict: Callable[[Tensor], Tensor],
+    predict: Callable[..., Tensor],
     features: Matrix,
+    beside: NDArray[Any] | None,
     chosen: NDArray[np.intp],
     device: torch.device,
     batch_size: int,
@@ -310,14 +316,18 @@ def _predict_rows(
     with torch.inference_mode():
         for start in range(0, max(1, len(chosen)), batch_size):  # no rows: the filler alone tells the width
             rows = chosen[start : start + batch_size]
-            inputs = _tensor(features, rows, device, n_tokens)
-            if len(rows) < batch_size:
-                # 0 would be an empty row of tokens; 1 is a token like any other.
-                value = 0 if n_tokens is None else 1
-                filler = inputs.new_full((batch_size - len(rows), *inputs.shape[1:]), value)
-                inputs = torch.cat([inputs, filler])
-            parts.append(predict(inputs)[: len(rows)].cpu().numpy())
+            # 0 would be an empty row of tokens; 1 is a token like any other.
+            inputs = [_filled(_tensor(features, rows, device, n_tokens), batch_size, 0 if n_tokens is None else 1)]
+            if beside is not None:
+                inputs.append(_filled(torch.from_numpy(beside[rows]).to(device), batch_size, 0))
+            parts.append(predict(*inputs)[: len(rows)].cpu().numpy())
     return np.concatenate(parts)
+
+
+def _filled(inputs: Tensor, n_rows: int, value: int) -> Tensor:
+    if len(inputs) == n_rows:
+        return inputs
+    return torch.cat([inputs, inputs.new_full((n_rows - len(inputs), *inputs.shape[1:]), value)])
 
 
 def choose_device(device: str) -> torch.device:
@@ -515,6 +525,9 @@ def _select(job: _Job, state: _State, record: dict[str, Any]) -> None:
     network.load_state_dict(state.average)
     network.eval()
     probs = predict_network(cast(Network, network).predict, validation.features, device=job.device)
+    told = _told_half(job)
+    if told is not None:
+        told_probs = predict_network(cast(Any, network).predict_given, told.features, told.known, device=job.device)
     network.load_state_dict(raw)
     if not np.isfinite(probs).all():
         record["failed"] = {"validation probabilities": float(probs[~np.isfinite(probs)][0])}
@@ -526,6 +539,10 @@ def _select(job: _Job, state: _State, record: dict[str, Any]) -> None:
         if name == metric and threshold is not None:
             record["threshold"] = threshold
     value = record[f"validation_{metric}"]
+    if told is not None:
+        record["validation_told_log_loss"] = score(told.labels, told_probs, "log_loss", THRESHOLDS)[0]
+        if getattr(network, "selects_told", False):
+            value = record["validation_told_log_loss"]
     if epoch == 1 and math.isnan(value):
         warnings.warn(
             f"selection_metric {metric!r} is undefined on the validation rows; the last epoch is kept.",
@@ -535,6 +552,24 @@ def _select(job: _Job, state: _State, record: dict[str, Any]) -> None:
     sign = 1 if METRICS[metric].greater_is_better else -1
     if state.best_value is None or math.isnan(state.best_value) or sign * value > sign * state.best_value:
         state.best, state.best_value, state.history.best_epoch = _copied(state.average), value, epoch
+
+
+class _Told(NamedTuple):
+    """Validation rows of which one half of the labels is known and the other half asked for."""
+
+    features: Matrix
+    known: NDArray[np.floating[Any]]
+    labels: NDArray[np.floating[Any]]
+
+
+def _told_half(job: _Job) -> _Told | None:
+    """Choose the halves, the same in every epoch; None for a network that cannot be told anything."""
+    if job.validation is None or not getattr(job.network, "conditional", False):
+        return None
+    labels = job.validation.labels
+    is_known = np.random.default_rng([job.seed, 2]).random(labels.shape) < 0.5
+    gap = labels.dtype.type(np.nan)
+    return _Told(job.validation.features, np.where(is_known, labels, gap), np.where(is_known, gap, labels))
 
 
 def _stop_on_failure(failed: Mapping[str, float], epoch: int, state: _State, config: TrainConfig) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hotvae.baselines.c2ae import C2AE
+from hotvae.metrics import log_loss
 
 SMALL = {
     "encoder_widths": (32,),
@@ -41,12 +42,23 @@ def test_single_label__nothing_to_rank__learned_by_cross_entropy(table):
 
 
 def test_terms__weights_of_the_paper__cross_entropy_stays_out(table):
-    model = C2AE(**SMALL, max_epochs=2).fit(*table)
+    model = C2AE(**SMALL, bce_weight=0.0, max_epochs=2).fit(*table)
     record = model.history_.records[0]
     parts = (
         model.alignment_weight * record["loss_alignment"] + model.orthogonality_weight * record["loss_orthogonality"]
     )
     assert record["loss"] == pytest.approx(parts + model.ranking_weight * record["loss_ranking"], rel=1e-5)
+
+
+def test_cross_entropy__beside_the_ranking__makes_probabilities_of_scores(table):
+    X, Y = table
+    losses = {
+        weight: log_loss(
+            Y[150:], C2AE(**SMALL, bce_weight=weight, max_epochs=20).fit(X[:150], Y[:150]).predict_proba(X[150:])
+        )
+        for weight in (0.0, C2AE().bce_weight)
+    }
+    assert losses[C2AE().bce_weight] < losses[0.0] - 0.02
 
 
 def test_codes__after_training__meet(table):

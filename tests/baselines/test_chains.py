@@ -202,6 +202,30 @@ def test_order__of_each_kind__names_every_label_once(order, linked):
     assert order != "given" or found.tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("n_draws", [16, 4])
+def test_sample__given_labels__stay_and_the_rest_follows(linked, n_draws):
+    """As often as the probabilities given them say, all sets summed or drawn; nothing known is a row as any other."""
+    X, Y = linked
+    model = ChainEnsemble(n_chains=2, n_draws=n_draws, random_state=0).fit(X, Y)
+    known = np.where([False, True, False], Y[:4], np.nan)
+    known[0] = np.nan
+    drawn = model.sample(X[:4], n_draws=6000, random_state=3, given=known)
+    assert (drawn[:, 1:, 1] == Y[1:4, 1]).all()
+    expected = model.predict_proba(X[:4], given=known)
+    # With four draws behind it a row has its own few sets, of which the probabilities are smoothed for the first.
+    rows = slice(0 if n_draws == 16 else 1, 4)
+    assert np.abs(drawn.mean(axis=0) - expected)[rows].max() < 0.03
+
+
+def test_sample_blocks__of_a_chain__are_joint_draws(linked, chain, monkeypatch):
+    monkeypatch.setattr("hotvae.classifier._CELLS_PER_BLOCK", 1200)
+    blocks = list(chain.sample_blocks(linked[0][:100], n_draws=10, random_state=0))
+    assert [len(block) for block in blocks] == [4, 4, 2]
+    drawn = np.concatenate(blocks).reshape(-1, 3)
+    apart = drawn[:, 0].mean() * drawn[:, 1].mean()
+    assert abs((drawn[:, 0] * drawn[:, 1]).mean() - apart) > 0.05
+
+
 def test_given__other_rows__are_refused(linked, chain):
     with pytest.raises(DataError, match=r"given must have the rows of X, 2; got 3"):
         chain.predict_proba(linked[0][:2], given=np.full((3, 3), np.nan))

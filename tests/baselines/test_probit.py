@@ -81,7 +81,7 @@ def test_given__that_does_not_fit__is_named(known_truth):
     with pytest.raises(DataError, match=r"labels must be 0 or 1; got 2\.0"):
         model.predict_proba(X[:5], given=Y[:5] + 1)
     classes = ProbitJSDM(max_epochs=1, **SETTINGS).fit(X[:60], np.where(X[:60, 0] > 0, "wet", "dry"))
-    with pytest.raises(ConfigError, match=r"given and sample must go with a table of labels; got classes"):
+    with pytest.raises(ConfigError, match=r"sample must go with a table of labels; got classes"):
         classes.sample(X[:5])
     with pytest.raises(ConfigError, match=r"n_draws must be a whole number of at least 1; got 0"):
         model.sample(X[:5], n_draws=0)

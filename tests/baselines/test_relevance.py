@@ -71,10 +71,17 @@ def test_unit_rows__wide_indices__become_narrow():
 
 def test_watch__lines__shows_each_loss(capsys):
     assert watch(lambda step: step / 10, [1, 2], "lines", "demo") == [0.1, 0.2]
-    shown = capsys.readouterr().err
-    assert "demo" in shown
-    assert "0.1000" in shown
-    assert "0.2000" in shown
+    assert capsys.readouterr().err.splitlines() == [
+        "demo: setting 1/2  log loss 0.1000",
+        "demo: setting 2/2  log loss 0.2000",
+    ]
+
+
+def test_watch__many_steps__a_line_for_each_tenth_by_the_name_of_the_steps(capsys):
+    watch(float, range(1, 21), "lines", "demo", "label")
+    shown = capsys.readouterr().err.splitlines()
+    assert [line.split()[2] for line in shown] == [f"{n}/20" for n in (1, *range(2, 21, 2))]
+    assert shown[-1] == "demo: label 20/20  log loss 20.0000"
 
 
 def test_watch__unknown_style__is_refused():

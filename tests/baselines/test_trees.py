@@ -145,6 +145,9 @@ def test_forest__many_columns__tries_narrow_splits_only():
     model = ExtraTrees(n_trees=4, leaf_sizes=(1, 5), n_threads=1, random_state=0)
     assert model._settings(150)[-1] == {"max_features": 1.0, "min_samples_leaf": 5}
     assert [setting["max_features"] for setting in model._settings(151)] == ["sqrt", "sqrt"]
+    # A third of eight columns is their square root: the same forests need not be grown twice.
+    assert len(RandomForest(leaf_sizes=(1, 5))._settings(8)) == 2
+    assert len(RandomForest(leaf_sizes=(1, 5))._settings(20)) == 4
     assert model.fit(X, Y).setting_["max_features"] == "sqrt"
 
 

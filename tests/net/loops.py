@@ -27,6 +27,8 @@ SMALL = {
     "initial_log_variance": -1.0,
     "label_groups": 0,
     "checkpointing": False,
+    "conditional": False,
+    "known_dropout": 0.0,
 }
 
 

@@ -11,8 +11,9 @@ from loops import close, normal, scrambled, small_config
 
 from hotvae.config import LossWeights
 from hotvae.net.latent import Gaussian, aligned_kl
-from hotvae.net.losses import bce_loss, hotvae_terms, intermediate_loss, ranking_loss, split_observed
+from hotvae.net.losses import bce_loss, hotvae_terms, intermediate_loss, ranking_loss
 from hotvae.net.model import Branch, HotVAE, HotVAEOutput
+from hotvae.net.observed import split_observed
 
 NAN = math.nan
 SEEDS = st.integers(0, 2**32 - 1)

@@ -219,7 +219,7 @@ class BoostedTrees(LabelClassifier):
             return float(losses.min() / max(1, n_cells))
 
         with limited_threads(self.n_threads):
-            watch(learn, members, self.progress, self.title)
+            watch(learn, members, self.progress, self.title, "label")
         self.n_rounds_ = n_rounds if validation is None else int(np.argmin(losses)) + 1
         self.boosted_ = {label: model.first(self.n_rounds_) for label, model in self.boosted_.items()}
 

@@ -42,8 +42,9 @@ class C2AE(NetworkClassifier):
         Weight and steepness of the ranking loss of the labels that are read. A single label has no other to be ranked
         with: there the cross entropy takes the place of the ranking.
     bce_weight : float
-        Weight of a cross entropy beside the ranking, which is not in the paper. The ranking alone gives scores that
-        order labels well and are no calibrated probabilities, and learns nothing from rows without labels.
+        Weight of a cross entropy beside the ranking, which is not in the paper: 0 is the paper's loss. The ranking
+        alone gives scores that order labels well and are no calibrated probabilities, and learns nothing from rows
+        without labels.
     scaling
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
@@ -80,7 +81,7 @@ class C2AE(NetworkClassifier):
         orthogonality_weight: float = 0.1,
         ranking_weight: float = 5.0,
         ranking_scale: float = 5.0,
-        bce_weight: float = 0.0,
+        bce_weight: float = 5.0,
         scaling: Scaling = FrontConfig.scaling,
         max_epochs: int = TrainConfig.max_epochs,
         batch_size: int = TrainConfig.batch_size,

@@ -11,15 +11,14 @@ all rows, weighted by how well they explain the known labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import expit, log_expit
-from sklearn.utils.validation import check_is_fitted, check_random_state
+from scipy.special import expit, log_expit, softmax
 from torch import Tensor
 
 from hotvae.baselines.logistic import Odds, fit_logistic
@@ -35,7 +34,6 @@ from hotvae.baselines.relevance import (
 )
 from hotvae.baselines.stored import array, pack
 from hotvae.classifier import LabelClassifier, LabelledRows
-from hotvae.errors import ConfigError, DataError
 from hotvae.metrics import log_loss
 from hotvae.progress import Style
 
@@ -210,6 +208,7 @@ class LabelChain(LabelClassifier):
     takes: ClassVar[str] = "tables, dense or sparse; every label observed"
     cost: ClassVar[str] = "seconds to minutes; grows with rows times labels squared"
     accepts_missing_labels: ClassVar[bool] = False
+    conditional: bool = True
 
     def __init__(
         self,
@@ -268,51 +267,24 @@ class LabelChain(LabelClassifier):
 
     # Predicting -------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X: Any, given: Any = None) -> NDArray[np.floating[Any]]:
-        """Probability of every label, alone or given that some labels are known.
+    def _probs_given(self, features: Any, known: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        return self._marginals(unit_rows(features, self.unit_length), known)
 
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
-            Features, columns as in training.
-        given : array or DataFrame of shape (n_samples, n_labels), optional
-            1 present, 0 absent, NaN unknown.
+    def _draw_blocks(
+        self, features: Any, known: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
+    ) -> Iterator[NDArray[np.int8]]:
+        """Yield blocks of draws, with the labels' dependence on each other."""
+        rows = unit_rows(features, self.unit_length)
+        known = np.full((rows.shape[0], self.n_labels_), np.nan, dtype=np.float32) if known is None else known
+        told = ~np.isnan(known).all(axis=1)
+        for size in sizes:
+            drawn = np.empty((size, rows.shape[0], self.n_labels_), dtype=np.int8)
+            drawn[:, ~told] = self._draw(rows[np.flatnonzero(~told)], size, random)
+            drawn[:, told] = self._draw_given(rows[np.flatnonzero(told)], known[told], size, random)
+            yield drawn
 
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels) or (n_samples, n_classes)
-            Known labels as known. A row's values do not depend on the other rows.
-        """
-        if given is None:
-            return super().predict_proba(X)
-        features, known = self._rows_and_known(X, given)
-        return np.where(np.isnan(known), self._marginals(features, known), known)
-
-    def sample(
-        self,
-        X: Any,
-        n_draws: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> NDArray[np.int8]:
-        """Draw whole label sets, with the labels' dependence on each other.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
-            Features, columns as in training.
-        n_draws : int
-            Label sets for each row.
-        random_state : int, RandomState or None
-            Decides the draws.
-
-        Returns
-        -------
-        ndarray of int8 of shape (n_draws, n_samples, n_labels)
-            0 and 1.
-        """
-        n_draws = require_count("n_draws", n_draws)
-        features, _ = self._rows_and_known(X, None)
-        random = np.random.default_rng(int(check_random_state(random_state).randint(2**31 - 1)))
+    def _draw(self, features: Any, n_draws: int, random: np.random.Generator) -> NDArray[np.int8]:
+        """Follow a chain, any of them, from its first label to its last."""
         drawn = np.empty((n_draws, features.shape[0], self.n_labels_), dtype=np.int8)
         which = random.integers(len(self.chains_), size=(n_draws, features.shape[0]))
         for number, chain in enumerate(self.chains_):
@@ -326,32 +298,43 @@ class LabelChain(LabelClassifier):
                 drawn[draw, rows] = state
         return drawn
 
-    def _rows_and_known(self, X: Any, given: Any) -> tuple[Any, NDArray[np.float64]]:
-        """Scaled rows, and known labels with NaN where nothing was told."""
-        check_is_fitted(self)
-        if self.target_ != "labels":
-            raise ConfigError("given and sample must go with a table of labels; got classes (1-D y). Fit on a 2-D y.")
-        features = unit_rows(self._scaled(self._check_features(X, reset=False)), self.unit_length)
-        if given is None:
-            return features, np.full((features.shape[0], self.n_labels_), np.nan)
-        known = self._check_labels(given, reset=False).astype(np.float64)
-        if len(known) != features.shape[0]:
-            raise DataError(
-                f"given must have the rows of X, {features.shape[0]}; got {len(known)}. Use NaN for unknown labels."
-            )
-        return features, known
+    def _draw_given(
+        self, features: Any, known: NDArray[np.float32], n_draws: int, random: np.random.Generator
+    ) -> NDArray[np.int8]:
+        """Choose among the label sets behind the probabilities, each as often as it counts."""
+        drawn = np.empty((n_draws, len(known), self.n_labels_), dtype=np.int8)
+        noise, step = self._shared_noise()
+        bases = [_base(chain, features) for chain in self.chains_]
+        for start in range(0, len(known), step):
+            found, weights = [], []
+            for number, (chain, base) in enumerate(zip(self.chains_, bases, strict=True)):
+                block = slice(start, start + step)
+                own_noise = None if noise is None else noise[number]
+                sets, log_weights, _ = walk_chain(chain, base[block], own_noise, known[block])
+                found.append(sets[np.argsort(chain.order)])
+                weights.append(log_weights)
+            every = np.concatenate(found, axis=2)
+            for row, shares in enumerate(softmax(np.concatenate(weights, axis=1), axis=1)):
+                picked = random.choice(len(shares), size=n_draws, p=shares)
+                drawn[:, start + row] = every[:, row, picked].T
+        return drawn
+
+    def _shared_noise(self) -> tuple[NDArray[np.float64] | None, int]:
+        """Noise of the draws that all rows share, None where all sets are few, and rows to take at a time."""
+        exact = 2**self.n_labels_ <= self.n_draws
+        shape = (len(self.chains_), self.n_draws, self.n_labels_)
+        noise = None if exact else np.random.default_rng(self.noise_seed_).uniform(size=shape)
+        n_sets = 2**self.n_labels_ if exact else self.n_draws
+        return noise, max(1, _CELLS_PER_BLOCK // (n_sets * self.n_labels_))
 
     def _probs(self, features: Any) -> NDArray[np.floating[Any]]:
         return self._marginals(unit_rows(features, self.unit_length), None)
 
     def _marginals(self, features: Any, known: NDArray[Any] | None) -> NDArray[np.floating[Any]]:
         """Weighted means over label sets; chains count by how well they explain what is known."""
-        exact = 2**self.n_labels_ <= self.n_draws
-        shape = (len(self.chains_), self.n_draws, self.n_labels_)
-        noise = None if exact else np.random.default_rng(self.noise_seed_).uniform(size=shape)
-        n_rows, n_sets = features.shape[0], 2**self.n_labels_ if exact else self.n_draws
+        noise, step = self._shared_noise()
+        n_rows = features.shape[0]
         marginals = np.empty((n_rows, self.n_labels_))
-        step = max(1, _CELLS_PER_BLOCK // (n_sets * self.n_labels_))
         with limited_threads(self.n_threads):
             bases = [_base(chain, features) for chain in self.chains_]
             for start in range(0, n_rows, step):

@@ -163,7 +163,9 @@ class _ForestClassifier(LabelClassifier):
         if isinstance(self.max_features, str):
             if self.max_features not in ("auto", "sqrt"):
                 raise ConfigError(f"max_features must be 'auto', 'sqrt' or a share; got {self.max_features!r}.")
-            both = self.max_features == "auto" and n_features <= _FEW_FEATURES
+            # Of few columns the square root and the share may be the same number.
+            differ = max(1, int(n_features**0.5)) != max(1, int(n_features * self._wide_share))
+            both = self.max_features == "auto" and n_features <= _FEW_FEATURES and differ
             shares = ("sqrt", self._wide_share) if both else ("sqrt",)
         elif require_number("max_features", self.max_features, above=True) > 1:
             raise ConfigError(f"max_features must be a share of at most 1; got {self.max_features!r}.")

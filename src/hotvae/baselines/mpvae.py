@@ -81,7 +81,7 @@ class MPVAE(ProbitClassifier):
         dim: int = NetConfig.dim,
         rank: int | None = None,
         encoder_widths: tuple[int, ...] = NetConfig.encoder_widths,
-        label_encoder_widths: tuple[int, ...] = NetConfig.label_encoder_widths,
+        label_encoder_widths: tuple[int, ...] = (256,),
         decoder_widths: tuple[int, ...] = (256,),
         encoder_dropout: float = NetConfig.encoder_dropout,
         nll_weight: float = 1.0,

@@ -4,183 +4,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted, check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from hotvae.baselines.parameters import require_choice, require_count
-from hotvae.classifier import LabelledRows
 from hotvae.config import FrontConfig, NetConfig, Optimizer, Precision, Scaling, Schedule, TrainConfig
-from hotvae.errors import ConfigError, DataError
+from hotvae.joint_classifier import CONDITIONAL_ROWS, JointClassifier
 from hotvae.net.perceptron import perceptron
-from hotvae.net.probit import CovarianceNet, ProbitHead, ProbitNet, even_noise
-from hotvae.network_classifier import NetworkClassifier
-from hotvae.progress import Style, make_progress
-from hotvae.training import Rows, Terms, choose_device, fit_network, predict_network, torch_threads
-
-# Rows for which the latent draws are held at once.
-_CONDITIONAL_ROWS = 32
-
-# A few hundred numbers under fixed marginals: they bear larger steps than a network, and settle soon.
-_COVARIANCE_LEARNING_RATE = 0.05
-_COVARIANCE_PATIENCE = 8
-_VALIDATION_DRAWS = 128
+from hotvae.net.probit import CovarianceNet, ProbitNet
+from hotvae.progress import Style
+from hotvae.training import Terms, predict_network, torch_threads
 
 
-class ProbitClassifier(NetworkClassifier):
-    """A classifier whose labels follow a multivariate probit: it can be told labels, and draws whole communities.
+class ProbitClassifier(JointClassifier):
+    """A classifier that is nothing but a multivariate probit: known labels tell of others by their common causes.
 
     Its network has ``scores(features)`` and a :class:`~hotvae.net.probit.ProbitHead` named ``head``.
     """
 
-    @property
-    def _head(self) -> ProbitHead:
-        return cast(ProbitHead, self.network_.head)
+    conditional: bool = True
 
-    def _rank(self, n_labels: int) -> int:
-        return min(n_labels, 32) if self.rank is None else require_count("rank", self.rank)
-
-    def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
-        n_epochs = require_count("covariance_epochs", self.covariance_epochs, least=0)
-        super()._learn(train, validation, seed)
-        # Without validation rows the last epoch was kept, covariance and all.
-        if n_epochs and validation is not None and self.n_labels_ > 1:
-            self._learn_covariance(train, validation, seed, n_epochs)
-
-    def _learn_covariance(self, train: LabelledRows, validation: LabelledRows, seed: int, n_epochs: int) -> None:
-        """Train the head alone; of the validation rows one half of the labels has to tell the other."""
-        hidden = np.random.default_rng(seed).random(validation.labels.shape) < 0.5
-        known, wanted = (np.where(kept, validation.labels, np.nan) for kept in (~hidden, hidden))
-        if np.isnan(known).all() or np.isnan(wanted).all():
-            return
-        head, dtype, device = self._head, self._dtype(), choose_device(self.device)
-        noise = even_noise(_VALIDATION_DRAWS, head.factors.shape[1], seed, head.factors.dtype)
-        network = CovarianceNet(head, noise)
-        rows = Rows(self._scores(train.features), train.labels.astype(dtype))
-        held = Rows(np.hstack([self._scores(validation.features), known]).astype(dtype), wanted.astype(dtype))
-        config = replace(
-            self._config(TrainConfig),
-            max_epochs=n_epochs,
-            learning_rate=_COVARIANCE_LEARNING_RATE,
-            selection_metric="log_loss",
-            patience=_COVARIANCE_PATIENCE,
-        )
-        with torch_threads(self.n_threads):
-            fit_network(
-                network,
-                lambda scores, labels: {"nll": head.nll(scores, labels, self.n_likelihood_draws)},
-                {"nll": 1.0},
-                rows,
-                held,
-                config,
-                seed=seed,
-                device=device,
-                progress=make_progress(self.progress, f"{self.title}, covariance"),
-            )
-            head.to("cpu")
-
-    def predict_proba(self, X: Any, given: Any = None) -> NDArray[np.floating[Any]]:
-        """Probability of every label, alone or given that some labels are known.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
-            Features, columns as in training.
-        given : array or DataFrame of shape (n_samples, n_labels), optional
-            1 present, 0 absent, NaN unknown.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels) or (n_samples, n_classes)
-            Known labels as known; a row in which nothing is known has the same values as without ``given``.
-            A row's values do not depend on the other rows.
-        """
-        if given is None:
-            return super().predict_proba(X)
+    def _probs_given(self, features: Any, known: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         network = CovarianceNet(self._head, self._conditional_noise())
+        scores = self._scores(features)
+        table = np.hstack([scores, known.astype(scores.dtype)])
         with torch_threads(self.n_threads):
-            return predict_network(network.predict, self._scores_and_known(X, given), batch_size=_CONDITIONAL_ROWS)
+            return predict_network(network.predict, table, batch_size=CONDITIONAL_ROWS)
 
-    def sample(
-        self,
-        X: Any,
-        n_draws: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-        given: Any = None,
-    ) -> NDArray[np.int8]:
-        """Draw whole label sets, with the labels' dependence on each other.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
-            Features, columns as in training.
-        n_draws : int
-            Label sets for each row.
-        random_state : int, RandomState or None
-            Decides the draws.
-        given : array or DataFrame of shape (n_samples, n_labels), optional
-            Known labels, as in :meth:`predict_proba`; every draw has them.
-
-        Returns
-        -------
-        ndarray of int8 of shape (n_draws, n_samples, n_labels)
-            0 and 1.
-        """
-        n_draws = require_count("n_draws", n_draws)
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
-        table = self._scores_and_known(X, given)
-        head, noise = self._head, self._conditional_noise()
-        factors = head.factors.detach()
-        generator = torch.Generator().manual_seed(seed)
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=generator, dtype=factors.dtype)
-
-        def draw(rows: Tensor) -> Tensor:
-            scores, labels = rows.chunk(2, dim=-1)
-            causes = normal(n_draws, len(rows), factors.shape[1])
-            unknown = torch.isnan(labels)
-            told = ~unknown.all(-1)
-            if bool(told.any()):
-                found = head.posterior(scores[told], labels[told], noise)
-                picked = torch.multinomial(found.weights.T, n_draws, replacement=True, generator=generator).T
-                causes[:, told] = found.draws.gather(0, picked.unsqueeze(-1).expand(-1, -1, factors.shape[1]))
-            latent = head.latent_mean(scores) + causes @ factors.T + normal(n_draws, *scores.shape)
-            present = torch.where(unknown, (latent > 0).to(labels.dtype), labels)
-            return present.to(torch.int8).transpose(0, 1)
-
+    def _scores(self, features: Any) -> NDArray[Any]:
         with torch_threads(self.n_threads):
-            drawn = predict_network(draw, table, batch_size=_CONDITIONAL_ROWS)
-        return np.ascontiguousarray(drawn.transpose(1, 0, 2)).astype(np.int8, copy=False)
-
-    def _scores(self, scaled: Any) -> NDArray[Any]:
-        with torch_threads(self.n_threads):
-            return predict_network(cast(ProbitNet, self.network_).scores, scaled)
-
-    def _scores_and_known(self, X: Any, given: Any) -> NDArray[Any]:
-        """Scores and, behind them, known labels, NaN where nothing was told."""
-        check_is_fitted(self)
-        if self.target_ != "labels":
-            raise ConfigError("given and sample must go with a table of labels; got classes (1-D y). Fit on a 2-D y.")
-        scores = self._scores(self._scaled(self._check_features(X, reset=False)))
-        if given is None:
-            return np.hstack([scores, np.full_like(scores, np.nan)])
-        known = self._check_labels(given, reset=False).astype(scores.dtype)
-        if len(known) != len(scores):
-            raise DataError(
-                f"given must have the rows of X, {len(scores)}; got {len(known)}. Use NaN for unknown labels."
-            )
-        return np.hstack([scores, known])
-
-    def _conditional_noise(self) -> Tensor:
-        n_draws = require_count("n_conditional_draws", self.n_conditional_draws, least=2)
-        factors = self._head.factors
-        return even_noise(n_draws, factors.shape[1], self.noise_seed_, factors.dtype)
+            return predict_network(cast(ProbitNet, self.network_).scores, features)
 
 
 class ProbitJSDM(ProbitClassifier):

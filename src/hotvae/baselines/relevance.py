@@ -6,6 +6,7 @@ validation rows, and checks of parameters.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
@@ -18,7 +19,7 @@ from threadpoolctl import ThreadpoolController
 
 from hotvae.baselines.parameters import require_number
 from hotvae.errors import ConfigError
-from hotvae.progress import Style, make_progress
+from hotvae.progress import Lines, Style, make_progress
 
 Step = TypeVar("Step")
 
@@ -168,8 +169,25 @@ def squared_lengths(features: Any) -> NDArray[np.float64]:
     return lengths
 
 
-def watch(work: Callable[[Step], float], steps: Sequence[Step], style: Style, title: str) -> list[float]:
-    """Do one step after another and show the loss each one reports.
+class _StepLines(Lines):
+    """One line for about every tenth of the steps, which are no epochs: settings that are tried, labels, learners."""
+
+    def __init__(self, title: str, unit: str) -> None:
+        super().__init__(title)
+        self.unit = unit
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Print the step now and then."""
+        number, count = record["epoch"], self.n_epochs
+        if number % max(1, count // 10) == 0 or number in (1, count):
+            words = f"{self.title}: {self.unit} {number}/{count}  log loss {record['loss']:.4f}"
+            print(words, file=sys.stderr, flush=True)
+
+
+def watch(
+    work: Callable[[Step], float], steps: Sequence[Step], style: Style, title: str, unit: str = "setting"
+) -> list[float]:
+    """Do one step after another and show the log loss each one reports.
 
     Parameters
     ----------
@@ -181,6 +199,8 @@ def watch(work: Callable[[Step], float], steps: Sequence[Step], style: Style, ti
         How progress is shown.
     title : str
         What is being trained.
+    unit : str
+        What a step is, in a word.
 
     Returns
     -------
@@ -193,7 +213,8 @@ def watch(work: Callable[[Step], float], steps: Sequence[Step], style: Style, ti
     [0.25, 0.0]
     """
     losses = []
-    with make_progress(style, title) as shown:
+    progress = make_progress(style, title)
+    with _StepLines(title, unit) if isinstance(progress, Lines) else progress as shown:
         shown.start(len(steps), [])
         for number, step in enumerate(steps, 1):
             losses.append(float(work(step)))

@@ -393,7 +393,8 @@ class SLEEC(LabelClassifier):
             return log_loss(held.labels, self._probs(held.features))
 
         with limited_threads(self.n_threads):
-            watch(learn, range(require_count("n_learners", self.n_learners)), self.progress, self.title)
+            learners = range(require_count("n_learners", self.n_learners))
+            watch(learn, learners, self.progress, self.title, "learner")
 
     def _choose(
         self, penalties: list[float], with_penalty: Callable[[float], Learner], validation: LabelledRows

@@ -14,7 +14,23 @@ from hotvae.net.perceptron import perceptron
 from hotvae.types import Features, GraphMask, LayerLogits, Probs, TokenMask, Tokens
 
 
-class ColumnEncoder(nn.Module):
+class _NodeEncoder(nn.Module):
+    """What the nodes of a row do once they are there: rounds of messages among themselves."""
+
+    def _make_rounds(self, config: NetConfig) -> None:
+        self.layers = nn.ModuleList(TokenLayer(config) for _ in range(config.encoder_layers))
+        self.last_norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
+
+    def _pass_messages(self, tokens: Tokens, mask: TokenMask | None = None) -> tuple[Tokens, Tokens]:
+        """Return the tokens after all rounds, and a log-variance of 0."""
+        heard = torch.ones_like(tokens[:, :, 0], dtype=torch.bool) if mask is None else mask
+        for layer in self.layers:
+            tokens = layer(tokens, heard.unsqueeze(1))
+        tokens = self.last_norm(tokens)
+        return tokens, tokens.new_zeros(()).expand_as(tokens)
+
+
+class ColumnEncoder(_NodeEncoder):
     """Columns of a table as nodes: each column that is not 0 is a token, and tokens pass messages.
 
     A token is the column's own vector plus its value times another; a root token stands in every row, also in one
@@ -43,17 +59,12 @@ class ColumnEncoder(nn.Module):
         self.root = nn.Parameter(torch.randn(config.dim))
         self.identity = nn.Parameter(torch.randn(n_features, config.dim))
         self.scale = nn.Parameter(torch.randn(n_features, config.dim))
-        self.layers = nn.ModuleList(TokenLayer(config) for _ in range(config.encoder_layers))
-        self.last_norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
+        self._make_rounds(config)
 
     def forward(self, features: Features) -> tuple[Tokens, Tokens, TokenMask | None]:
         """Return the tokens, a log-variance of 0 and the mask of real tokens."""
         tokens, mask = self._embed(features)
-        listens = torch.ones_like(tokens[:, :, 0], dtype=torch.bool) if mask is None else mask
-        for layer in self.layers:
-            tokens = layer(tokens, listens.unsqueeze(1))
-        tokens = self.last_norm(tokens)
-        return tokens, tokens.new_zeros(()).expand_as(tokens), mask
+        return *self._pass_messages(tokens, mask), mask
 
     def _embed(self, features: Features) -> tuple[Tokens, TokenMask | None]:
         active = features != 0
@@ -68,7 +79,7 @@ class ColumnEncoder(nn.Module):
         return torch.cat([root, tokens], 1), torch.cat([torch.ones_like(active[:, :1]), active.gather(1, column)], 1)
 
 
-class PartEncoder(nn.Module):
+class PartEncoder(_NodeEncoder):
     """A vector of numbers as a few nodes: a perceptron reads it into parts, and parts pass messages.
 
     Parameters
@@ -90,17 +101,11 @@ class PartEncoder(nn.Module):
         super().__init__()
         self.n_tokens = n_parts
         self.parts = perceptron(n_features, config.encoder_widths, n_parts * config.dim, config.encoder_dropout)
-        self.layers = nn.ModuleList(TokenLayer(config) for _ in range(config.encoder_layers))
-        self.last_norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
+        self._make_rounds(config)
 
     def forward(self, features: Features) -> tuple[Tokens, Tokens]:
         """Return the tokens and a log-variance of 0."""
-        tokens = self.parts(features).unflatten(-1, (self.n_tokens, -1))
-        listens = torch.ones_like(tokens[:, None, :, 0], dtype=torch.bool)
-        for layer in self.layers:
-            tokens = layer(tokens, listens)
-        tokens = self.last_norm(tokens)
-        return tokens, tokens.new_zeros(()).expand_as(tokens)
+        return self._pass_messages(self.parts(features).unflatten(-1, (self.n_tokens, -1)))
 
 
 class LaMPNet(nn.Module):

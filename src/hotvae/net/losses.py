@@ -12,20 +12,8 @@ from torch import Tensor
 from hotvae.config import LossWeights, Pooling
 from hotvae.net.latent import aligned_kl
 from hotvae.net.model import Branch, HotVAEOutput
-from hotvae.types import Labels, LayerLogits, Logits, Observed, PerSample, Probs
-
-
-def split_observed(labels: Labels) -> tuple[Labels, Observed]:
-    """Fill unobserved labels with 0 and return the weights that leave them out.
-
-    Examples
-    --------
-    >>> import torch
-    >>> split_observed(torch.tensor([[1.0, float("nan")]]))
-    (tensor([[1., 0.]]), tensor([[1., 0.]]))
-    """
-    observed = (~torch.isnan(labels)).to(labels.dtype)
-    return torch.nan_to_num(labels, nan=0.0), observed
+from hotvae.net.observed import split_observed
+from hotvae.types import Labels, LayerLogits, Logits, PerSample, Probs
 
 
 def bce_loss(logits: Logits, labels: Labels) -> PerSample:
@@ -139,9 +127,10 @@ def hotvae_terms(
     >>> sorted(hotvae_terms(network(torch.zeros(5, 4), labels), labels, LossWeights()))
     ['bce', 'intermediate', 'kl', 'ranking']
     """
+    asked = labels if output.asked is None else output.asked
 
     def both(term: str) -> PerSample:
-        return _branch_term(term, output.feature, labels, weights) + _branch_term(term, output.label, labels, weights)
+        return _branch_term(term, output.feature, labels, weights) + _branch_term(term, output.label, asked, weights)
 
     terms = {name: both(name) for name in ("bce", "intermediate", "ranking") if getattr(weights, name) > 0}
     if weights.kl > 0:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.special import ndtr, ndtri
 
-from hotvae.net.losses import split_observed
+from hotvae.net.observed import split_observed
 from hotvae.types import Labels, Logits, PerSample, Probs
 
 Factors = Float[Tensor, "label rank"]

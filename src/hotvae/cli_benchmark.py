@@ -1,0 +1,167 @@
+"""The commands ``hotvae benchmark`` and ``hotvae tune``: parse, call the library, print."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hotvae.errors import ConfigError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line.
+
+    Parameters
+    ----------
+    app : typer.Typer
+        Gets two commands.
+
+    Examples
+    --------
+    >>> app = typer.Typer()
+    >>> register(app)
+    >>> [command.name for command in app.registered_commands]
+    ['benchmark', 'tune']
+    """
+    app.command("benchmark")(_benchmark)
+    app.command("tune")(_tune)
+
+
+def _benchmark(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="tables (table-f1, table-ha), figure-layers, table-prior, ablation, communities, or all.",
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Cells at a time, each with one thread.")] = 1,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Start no cell after this long, such as 2h or 45m.")
+    ] = None,
+    limit: Annotated[str, typer.Option(metavar="TIME", help="Longest time for one cell.")] = "1h",
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="WORDS", help="Models, sets, variants, seed=N, split=N, separated by commas."),
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Run again what failed or took too long.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is done.")] = False,
+    keep_old: Annotated[
+        bool, typer.Option("--keep-old", help="Leave cells alone that were done with other settings.")
+    ] = False,
+    render: Annotated[
+        bool, typer.Option("--render", help="Run nothing; write the pages from the stored results.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run.")] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="A version of seconds on invented data; needs --results.")
+    ] = False,
+    results: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Folder of the results (benchmarks/results of the checkout).")
+    ] = None,
+    docs: Annotated[Path, typer.Option(metavar="PATH", help="Folder of the pages.")] = Path("docs"),
+) -> None:
+    """Repeat the paper's tables and figures: run cells that are missing, or write the pages."""
+    from hotvae.benchmark.experiments import find_experiments, select
+    from hotvae.benchmark.store import Store, default_folder
+
+    if smoke and results is None:
+        raise ConfigError("--smoke must go with --results; got none. Its numbers mean nothing: keep them apart.")
+    store = Store(default_folder(results))
+    if render:
+        from hotvae.benchmark.pages import write_pages
+
+        for path in write_pages(store, docs):
+            print(f"wrote {path}")
+        return
+    if not names:
+        raise ConfigError("experiment must be named; got none. Try hotvae benchmark tables, or --render.")
+    from hotvae.benchmark.runner import Estimates, duration_words, parse_duration, plan, run
+
+    words = [word.strip() for word in (only or "").split(",") if word.strip()]
+    seconds = None if budget is None else parse_duration(budget, "--budget")
+    longest = parse_duration(limit, "--limit")
+    cells = select((cell for experiment in find_experiments(names) for cell in experiment.cells(smoke)), words)
+    todo = plan(store, cells, retry=retry, fresh=fresh, keep_old=keep_old)
+    guess = Estimates(store).total([cell for cell, _ in todo.cells])
+    facts = [f"{len(todo.cells)} cells to run", f"{todo.n_done} done"]
+    facts += [f"{todo.n_failed} failed before (--retry runs them again)"] if todo.n_failed else []
+    facts += [f"{todo.n_changed} done with other settings and run again (--keep-old)"] if todo.n_changed else []
+    facts += [f"{len(todo.shared)} taken from another experiment"] if todo.shared else []
+    facts += [f"about {duration_words(guess / jobs)}"] if guess and jobs > 0 else []
+    print("; ".join(facts), file=sys.stderr, flush=True)
+    if dry_run:
+        for cell, _ in todo.cells:
+            print(*cell.place)
+        return
+    try:
+        done = run(
+            *(store, todo),
+            jobs=jobs,
+            budget=seconds,
+            limit=longest,
+            command=_without_folders(["hotvae", *(context.obj or [])]),
+            say=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on with what is missing", file=sys.stderr)
+        raise typer.Exit(130) from None
+    finally:
+        from hotvae.benchmark.paired import update_pairs
+
+        update_pairs(store)
+    left = f", {done.n_left} left over by the budget" if done.n_left else ""
+    print(f"{done.n_done} cells done, {done.n_failed} failed{left} in {duration_words(done.seconds)}: {store.folder}")
+    if done.n_failed:
+        raise typer.Exit(1)
+
+
+def _without_folders(arguments: list[str]) -> str:
+    """Name files without their folders: results are published."""
+    return shlex.join(Path(word).name if "/" in word or "\\" in word else word for word in arguments)
+
+
+def _tune(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Named data set; see: hotvae data list.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the best settings go: a .toml file.")],
+    model: Annotated[str, typer.Option(metavar="KIND", help="Short name of a model (hotvae models).")] = "hotvae",
+    budget: Annotated[str, typer.Option(metavar="TIME", help="How long to search, such as 30m.")] = "30m",
+    jobs: Annotated[int, typer.Option(metavar="N", help="Processes, each with one thread.")] = 1,
+    metric: Annotated[
+        str, typer.Option(help="What to make best on validation rows: macro_f1 or log_loss.")
+    ] = "macro_f1",
+    trials: Annotated[int | None, typer.Option(metavar="N", help="Stop after this many trials in all.")] = None,
+    fold: Annotated[int, typer.Option(metavar="N", min=0, help="Which published split.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the search, the model and the rows.")] = 0,
+    journal: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where trials are kept, to go on from; beside --out by default."),
+    ] = None,
+) -> None:
+    """Search settings on the validation rows of a named set, and write the best ones as a preset."""
+    from hotvae.benchmark.runner import parse_duration
+    from hotvae.tuning import Search, search, write_preset
+
+    task = Search(data=data, model=model, metric=metric, split=fold, seed=seed)
+    kept = journal or out.with_suffix(".journal")
+    try:
+        found = search(
+            task,
+            kept,
+            budget=parse_duration(budget, "--budget"),
+            jobs=jobs,
+            n_trials=trials,
+            say=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    except KeyboardInterrupt:
+        print(f"interrupted; the same command goes on from {kept}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    write_preset(out, found)
+    print(f"{found.n_complete} trials finished, {found.n_pruned} pruned, {found.n_failed} failed")
+    print(f"best {metric} on the validation rows: {found.value:.4f}")
+    for name, value in found.settings.items():
+        print(f"{name:<22} {value}")
+    print(f"wrote {out}")

@@ -1,0 +1,276 @@
+"""One cell: which settings it gets, which rows it sees, what it measures."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from hotvae.benchmark import cells
+from hotvae.benchmark.cells import VARIANTS, printed_ranking, read_parts, recipe_of, run_cell
+from hotvae.benchmark.experiments import EXPERIMENTS, Cell
+from hotvae.classifier import LabelClassifier
+from hotvae.data.catalog import CatalogData, describe
+from hotvae.data.dataset import Dataset
+from hotvae.data.splits import split_dataset
+from hotvae.data.synthetic import virtual_region
+from hotvae.errors import ConfigError, DataError
+from hotvae.metrics import MEASURES, log_loss, macro_f1
+from hotvae.models import CLASSIFIERS
+from hotvae.thresholds import apply_thresholds, tune_thresholds
+
+TINY = {"max_epochs": 1, "encoder_widths": [8], "dim": 8, "n_heads": 2, "feedforward_dim": 8}
+
+
+@pytest.fixture
+def named(monkeypatch, tmp_path):
+    """A catalogue of one set of ours, under any name."""
+
+    def use(features, labels, path=None):
+        data = Dataset(features, labels)
+        split = split_dataset(data, kind="random", fractions=(0.6, 0.2, 0.2), random_state=0)
+        made = CatalogData(describe("yeast"), data, split, path or tmp_path / "set.npz")
+        monkeypatch.setattr(cells, "load", lambda name, *, split, seed: made)
+        return made
+
+    return use
+
+
+# --- settings --------------------------------------------------------------------------------------------
+
+
+def test_recipe__hotvae__whole_preset():
+    recipe = recipe_of(Cell("tables", "hotvae", "hotvae", "bibtex"))
+    assert recipe.parameters["direct_epochs"] == 20
+    assert recipe.parameters["kl_weight"] == 0.0
+
+
+def test_recipe__rival__how_rows_are_read_but_nothing_of_hotvae_itself():
+    preset = recipe_of(Cell("tables", "mpvae", "mpvae", "bbs_like_ebird100"))
+    assert preset.coordinates_as_features
+    assert preset.parameters["encoder_widths"] == (512, 512, 512)
+    assert not {"kl_weight", "max_epochs", "dim"} & set(preset.parameters)
+    assert recipe_of(Cell("tables", "boosting", "boosting", "reuters")).parameters == {}
+    assert "encoder" not in recipe_of(Cell("tables", "lamp", "lamp", "yeast")).parameters
+    assert recipe_of(Cell("tables", "lamp", "lamp", "reuters")).parameters["encoder"] == "bag"
+
+
+def test_recipe__set_without_preset__that_of_a_set_like_it():
+    assert recipe_of(Cell("c", "hotvae", "hotvae", "bbs_clark2003_2009")).coordinates_as_features
+    assert recipe_of(Cell("c", "hotvae", "hotvae", "norberg_plant")).parameters["direct_epochs"] == 10
+
+
+def test_recipe__settings_of_the_cell__win_over_the_preset():
+    assert recipe_of(Cell("f", "3 layers", "hotvae", "bibtex", settings={"n_layers": 3})).parameters["n_layers"] == 3
+
+
+def test_recipe__tuned_file__between_preset_and_cell(tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "TUNED", tmp_path)
+    (tmp_path / "bibtex.mpvae.toml").write_text("kl_weight = 0.25\nencoder_dropout = 0.5\n")
+    assert recipe_of(Cell("tables", "mpvae", "mpvae", "bibtex")).parameters["kl_weight"] == 0.25
+    told = recipe_of(Cell("tables", "mpvae", "mpvae", "bibtex", settings={"encoder_dropout": 0.1}))
+    assert told.parameters["encoder_dropout"] == 0.1
+
+
+def test_recipe__unknown_setting__variant_named():
+    with pytest.raises(ConfigError, match=r"got 'n_layer' \(variant x\). Did you mean 'n_layers'"):
+        recipe_of(Cell("tables", "x", "hotvae", "yeast", settings={"n_layer": 1}))
+
+
+def test_recipe__every_declared_cell__has_settings_that_fit():
+    for experiment in EXPERIMENTS.values():
+        for cell in experiment.cells():
+            if cell.seed == 0:
+                recipe = recipe_of(cell)
+                recipe.cls(**recipe.parameters)
+
+
+# --- data ------------------------------------------------------------------------------------------------
+
+
+def test_parts__texts_for_a_model_of_tables__words_of_training_rows_only(named, monkeypatch):
+    import pandas as pd
+
+    texts = [f"common own{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(50)]
+    labels = np.arange(50) % 2
+    made = named(pd.DataFrame({"text": texts}), np.column_stack([labels, 1 - labels]))
+    monkeypatch.setattr(cells, "_bag", lambda cell: cells.BagOfWords("binary", min_word_count=1))
+    cell = Cell("tables", "ridge", "ridge", "reuters")
+    parts = read_parts(cell, recipe_of(cell))
+    assert parts.train[0].shape == (30, 31)  # one word of its own for each training row, and the common one
+    assert parts.test[0].sum() == 10  # of a test row the common word alone is known
+    np.testing.assert_array_equal(parts.split.test, made.split.test)
+
+
+def test_parts__molecules_for_a_model_of_tables__elements(named):
+    import pandas as pd
+
+    smiles = ["CCO", "CCN", "CCCl", "CCBr", "CCS"] * 8
+    named(pd.DataFrame({"smiles": smiles}), np.column_stack([np.arange(40) % 2, np.arange(40) % 3 == 0]))
+    cell = Cell("tables", "mlknn", "mlknn", "sider")
+    parts = read_parts(cell, recipe_of(cell))
+    assert parts.train[0].shape[1] <= 6
+    assert set(np.unique(parts.test[0])) <= {0.0, 1.0}
+
+
+def test_parts__virtual_region__seed_draws_the_rows_not_the_region():
+    one, two = (Cell("f", "m", "mlknn", "virtual-60-4", seed=seed) for seed in (0, 1))
+    first, second = (read_parts(cell, recipe_of(cell)) for cell in (one, two))
+    assert not np.array_equal(first.split.test, second.split.test)
+    region = virtual_region(60, 4, random_state=0).dataset
+    np.testing.assert_array_equal(second.test[1], region.labels[second.split.test])
+
+
+# --- measuring -------------------------------------------------------------------------------------------
+
+
+def test_smoke__every_experiment__every_cell_is_measured(smoke_results):
+    assert {place[0] for place in smoke_results} == set(EXPERIMENTS)
+    for (experiment, variant, *_), (cell, measured) in smoke_results.items():
+        assert set(measured.line["metrics"]) == {"honest", "oracle"}, (experiment, variant)
+        assert measured.line["metrics"]["oracle"]["macro_f1"] >= measured.line["metrics"]["honest"]["macro_f1"] - 1e-12
+        assert measured.line["fit_seconds"]["wall"] >= 0
+        assert measured.line["n_rows"] == [48, 16, 16]
+        for name in ("versions", "recipe", "settings", "thresholds", "peak_memory_gb"):
+            assert measured.line[name], name
+        neural = issubclass(CLASSIFIERS.get(cell.model, VARIANTS.get(cell.model)), CLASSIFIERS["plain"].__mro__[1])
+        assert (measured.line["epoch"] == 1) == neural
+
+
+def test_smoke__communities__both_dialects_and_all_measures(smoke_results):
+    for (experiment, variant, *_), (_, measured) in smoke_results.items():
+        if experiment != "communities":
+            continue
+        ecology = measured.line["ecology"]
+        assert set(ecology["gomes"]) == set(ecology["norberg"]) == set(MEASURES)
+        assert 0 <= ecology["richness_coverage"] <= 1
+        assert ecology["draws"] == ("joint" if variant in ("hotvae", "probit", "mpvae") else "independent")
+
+
+def test_smoke__layers__conditional_loss_beside_the_plain_one(smoke_results):
+    found = [m.line["conditional"] for (name, *_), (_, m) in smoke_results.items() if name == "figure-layers"]
+    assert len(found) == 5
+    assert all(values["log_loss_given_half"] > 0 and values["log_loss_alone"] > 0 for values in found)
+
+
+def test_run_cell__honest_protocol__thresholds_of_validation_rows_only():
+    """Worked again from the parts: what is stored is what validation thresholds give on test rows."""
+    cell = Cell("tables", "mlknn", "mlknn", "virtual-100-5")
+    measured, parts = run_cell(cell), read_parts(cell, recipe_of(cell))
+    model = CLASSIFIERS["mlknn"](random_state=0).fit(*parts.train, validation=parts.validation)
+    probs = model.predict_proba(parts.test[0])
+    chosen = tune_thresholds(parts.validation[1], model.predict_proba(parts.validation[0]))
+    assert measured.line["thresholds"]["honest"] == chosen
+    expected = macro_f1(parts.test[1], apply_thresholds(probs, chosen["macro_f1"]))
+    assert measured.line["metrics"]["honest"]["macro_f1"] == pytest.approx(expected)
+    assert measured.line["metrics"]["honest"]["log_loss"] == pytest.approx(log_loss(parts.test[1], probs))
+
+
+def test_run_cell__test_labels_shuffled__nothing_chosen_changes(named):
+    """Epoch and honest thresholds are the same whatever the test labels are."""
+    region = virtual_region(120, 6, random_state=0).dataset
+    chosen = []
+    for shuffle in (False, True):
+        labels = region.labels.copy()
+        test = split_dataset(
+            Dataset(region.features, labels), kind="random", fractions=(0.6, 0.2, 0.2), random_state=0
+        ).test
+        if shuffle:
+            labels[test] = 1 - labels[test]
+        named(region.features, labels)
+        line = run_cell(
+            Cell("tables", "plain", "plain", "yeast", settings={"max_epochs": 4, "encoder_widths": [16]})
+        ).line
+        chosen.append((line["epoch"], line["thresholds"]["honest"]))
+    assert chosen[0] == chosen[1]
+
+
+def test_run_cell__phylogeny__graph_of_the_tree_beside_the_file(named, tmp_path, monkeypatch):
+    region = virtual_region(60, 4, random_state=0).dataset
+    path = tmp_path / "set.npz"
+    made = named(region.features, region.labels, path)
+    cell = Cell("c", "tree", "hotvae", "yeast", settings={"graph": "phylogeny", **TINY})
+    with pytest.raises(DataError, match=r"yeast must have a tree beside its file .*; got none"):
+        run_cell(cell)
+    a, b, c, d = made.dataset.label_names
+    path.with_suffix(".nwk").write_text(f"(({a}:1,{b}:1):9,({c}:1,{d}:1):9);")
+    monkeypatch.setattr(cells, "_RELATIVES", 1)
+    parts, recipe = read_parts(cell, recipe_of(cell)), recipe_of(cell)
+    graph = cells._model(cell, recipe, parts).graph
+    np.testing.assert_array_equal(graph, np.kron(np.eye(2, dtype=bool), np.ones((2, 2), dtype=bool)))
+    assert run_cell(cell).line["settings"]["graph"] == "own"
+
+
+def test_pairs_of_sites__two_models_and_two_seeds__are_the_same(monkeypatch):
+    seen = []
+
+    def remember(labels, *, pairs, **rest):
+        seen.append(pairs.copy())
+        return dict.fromkeys(MEASURES, 0.0)
+
+    monkeypatch.setattr(cells, "all_measures", remember)
+    for model, seed in (("prevalence", 0), ("mlknn", 1)):
+        run_cell(Cell("c", model, model, "virtual-60-4", seed=seed, measures=("ecology",), n_draws=2, n_pairs=7))
+    assert len(seen) == 4  # two dialects each
+    assert all(np.array_equal(seen[0], other) for other in seen[1:])
+
+
+# --- variants --------------------------------------------------------------------------------------------
+
+
+def test_printed_ranking__two_labels__by_hand():
+    """Present .7, absent .4, scale 2: exp(-2 * (.7 + .4)) / 2; raising both lowers it."""
+    labels = torch.tensor([[1.0, 0.0]])
+    value = printed_ranking(torch.tensor([[0.7, 0.4]]), labels, 2.0)
+    assert value.item() == pytest.approx(np.exp(-2.2) / 2, rel=1e-6)
+    assert printed_ranking(torch.tensor([[0.8, 0.5]]), labels, 2.0) < value
+
+
+def test_feature_branch_only__trained__label_encoder_does_not_move(monkeypatch):
+    data = virtual_region(60, 4, random_state=0).dataset
+    kept = {}
+    for name, model in (("full", CLASSIFIERS["hotvae"]), ("feature", VARIANTS["hotvae-feature-branch"])):
+        fitted = model(
+            **{**TINY, "encoder_widths": (8,)}, conditional=False, average_decay=0.0, weight_decay=0.0, random_state=0
+        ).fit(data.features, data.labels)
+        kept[name] = fitted.network_.label_encoder.state_dict()
+    start = VARIANTS["hotvae-feature-branch"](
+        **{**TINY, "encoder_widths": (8,), "max_epochs": 1}, conditional=False, learning_rate=1e-30, weight_decay=0.0,
+        average_decay=0.0, random_state=0,
+    ).fit(data.features, data.labels)  # fmt: skip
+    begun = start.network_.label_encoder.state_dict()
+    assert all(torch.equal(kept["feature"][name], begun[name]) for name in begun)
+    assert not all(torch.equal(kept["full"][name], begun[name]) for name in begun)
+
+
+def test_printed_ranking_variant__large_weight__pushes_all_probabilities_up():
+    """The printed sign rewards absent labels for rising, which the meant one punishes."""
+    data = virtual_region(80, 5, random_state=0).dataset
+    means = {}
+    for model in ("hotvae", "hotvae-printed-ranking"):
+        cls = CLASSIFIERS.get(model) or VARIANTS[model]
+        fitted = cls(
+            **{**TINY, "encoder_widths": (8,), "max_epochs": 8},
+            ranking_weight=20.0,
+            learning_rate=0.02,
+            random_state=0,
+        ).fit(data.features, data.labels)
+        means[model] = fitted.predict_proba(data.features).mean()
+    assert means["hotvae-printed-ranking"] > means["hotvae"] + 0.1
+
+
+def test_variants__are_classifiers__with_hotvae_settings():
+    for cls in VARIANTS.values():
+        assert issubclass(cls, LabelClassifier)
+        assert "n_layers" in cls().get_params()
+
+
+# --- real data -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not os.environ.get("HOTVAE_DATA_DIR"), reason="needs the data sets in HOTVAE_DATA_DIR")
+def test_run_cell__sider_by_elements__better_than_prevalence():
+    lines = [run_cell(Cell("tables", model, model, "sider")).line for model in ("ridge", "prevalence")]
+    assert lines[0]["n_rows"] == [1136, 147, 144]
+    assert lines[0]["metrics"]["honest"]["log_loss"] < lines[1]["metrics"]["honest"]["log_loss"]

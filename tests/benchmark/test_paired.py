@@ -1,0 +1,114 @@
+"""Paired bootstrap: the same values as the measures, the same resamples for all, signs that mean what they say."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotvae.benchmark.cells import Parts, _row_values
+from hotvae.benchmark.experiments import EXPERIMENTS
+from hotvae.benchmark.paired import METRICS, compare, groups_of, pair_key, read_pairs, resampled_values, update_pairs
+from hotvae.benchmark.store import Store
+from hotvae.data.splits import Split
+from hotvae.metrics import METRICS as MEASURES
+
+CUTS = dict(zip(METRICS[1:], (0.3, 0.4, 0.5, 0.6), strict=True))
+
+
+def rows_of(labels, probs, numbers=None):
+    rows = np.arange(len(labels)) if numbers is None else numbers
+    parts = Parts((None, None), (None, None), (None, labels), Split(rows[:0], rows[:0], rows), (), None)
+    return _row_values(parts, probs, CUTS)
+
+
+def measured(labels, probs):
+    return {
+        name: MEASURES[name].function(labels, probs if name == "log_loss" else probs >= CUTS[name]) for name in METRICS
+    }
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 20), st.booleans())
+def test_resampled_values__all_rows__equal_the_measures(seed, n_rows, n_labels, gaps):
+    random = np.random.default_rng(seed)
+    labels = (random.random((n_rows, n_labels)) < 0.4).astype(float)
+    labels[0, 0] = 1.0
+    if gaps:
+        labels[random.random(labels.shape) < 0.3] = np.nan
+        labels[0, 0] = 1.0
+    probs = random.uniform(0.05, 0.95, labels.shape)
+    found = resampled_values(rows_of(labels, probs), 0)
+    for name, value in measured(labels, probs).items():
+        assert found[name][0] == pytest.approx(value, rel=1e-5, abs=1e-7), name
+
+
+def test_resampled_values__resamples__equal_the_measures_of_repeated_rows():
+    """The slow way: draw the same counts, repeat the rows, measure."""
+    random = np.random.default_rng(3)
+    labels = (random.random((15, 4)) < 0.5).astype(float)
+    probs = random.uniform(0.05, 0.95, labels.shape)
+    numbers = np.arange(100, 115)
+    found = resampled_values(rows_of(labels, probs, numbers), 5)
+    counts = np.random.default_rng(numbers.astype(np.int64)).multinomial(15, np.full(15, 1 / 15), size=5)
+    for place, count in enumerate(counts, start=1):
+        again = np.repeat(np.arange(15), count)
+        for name, value in measured(labels[again], probs[again]).items():
+            assert found[name][place] == pytest.approx(value, rel=1e-5), name
+
+
+def test_compare__better_model__positive_difference_and_interval_above_zero():
+    random = np.random.default_rng(0)
+    labels = (random.random((300, 6)) < 0.5).astype(float)
+    good = np.clip(labels + random.normal(0, 0.4, labels.shape), 0.02, 0.98)
+    bad = random.uniform(0.1, 0.9, labels.shape)
+    ours, rival = ((b"rows", resampled_values(rows_of(labels, probs))) for probs in (good, bad))
+    found = compare([ours], [rival])
+    assert found["macro_f1"]["low"] > 0
+    assert found["log_loss"]["high"] < 0
+    same = compare([ours], [ours])
+    assert same["macro_f1"] == {"difference": 0.0, "low": 0.0, "high": 0.0}
+
+
+def test_compare__seeds_with_rows_of_their_own__only_shared_rows_count():
+    def flat(value):
+        return {name: np.full(3, value) for name in METRICS}
+
+    ours = [(b"a", flat(1.0)), (b"b", flat(5.0))]
+    assert compare(ours, [(b"a", flat(0.25))])["macro_f1"]["difference"] == 0.75
+    assert compare(ours, [(b"c", flat(0.0))]) == {}
+    repeated = [(b"a", flat(1.0)), (b"a", flat(2.0))]
+    assert compare(repeated, [(b"a", flat(0.0))])["macro_f1"]["difference"] == 1.5
+
+
+def test_update_pairs__stored_cells__every_rival_compared_once_and_kept_without_rows(smoke_store, tmp_path):
+    update_pairs(smoke_store)
+    pairs = read_pairs(smoke_store)
+    assert len([key for key in pairs if key.startswith("tables/")]) == 17
+    assert pair_key("ablation", "virtual-80-6", 0, "no KL") in pairs
+    assert update_pairs(smoke_store) is None  # nothing new
+    # Another checkout has the committed files only.
+    copy = Store(tmp_path)
+    for name in (*(f"{name}.jsonl" for name in EXPERIMENTS), "paired.json"):
+        (tmp_path / name).write_bytes((smoke_store.folder / name).read_bytes())
+    assert update_pairs(copy) is None
+    assert read_pairs(copy) == pairs
+
+
+def test_groups__settings_changed_for_one_seed__only_the_newest_settings_are_averaged(tmp_path):
+    store = Store(tmp_path)
+    cells = [cell for cell in EXPERIMENTS["tables"].cells() if (cell.model, cell.data) == ("ridge", "yeast")]
+    for number, cell in enumerate(cells):
+        line = {
+            "cell": cell.to_dict(),
+            "status": "done",
+            "fit": str(number),
+            "recipe": {"old": True},
+            "date": "2026-01-01",
+        }
+        store.append(line)
+    newer = {"cell": cells[2].to_dict(), "status": "done", "fit": "x", "recipe": {}, "date": "2026-02-01"}
+    store.append(newer)
+    found = groups_of(store, EXPERIMENTS["tables"])["ridge", "yeast", 0]
+    assert [line["cell"]["seed"] for line in found] == [2]
+    assert json.loads(json.dumps(found[0])) == newer

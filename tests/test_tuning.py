@@ -1,0 +1,180 @@
+"""The search: only validation rows, resumable, pruned, in processes of its own, a preset at the end."""
+
+import sys
+import time
+
+import numpy as np
+import optuna
+import pytest
+
+from hotvae import tuning
+from hotvae.benchmark import cells
+from hotvae.benchmark.cells import recipe_of
+from hotvae.cli import main
+from hotvae.data.catalog import CatalogData, describe
+from hotvae.data.dataset import Dataset
+from hotvae.data.splits import split_dataset
+from hotvae.data.synthetic import virtual_region
+from hotvae.errors import ConfigError
+from hotvae.models import CLASSIFIERS
+from hotvae.settings import read_settings, train_settings
+from hotvae.tuning import SPACES, Choices, Found, Search, found_in, run_trials, search, write_preset
+
+LATER = 1e6
+
+
+def trials_of(task, journal):
+    return tuning._open_study(task, journal).get_trials(deepcopy=False)
+
+
+def test_search__test_labels_turned_round__every_trial_is_the_same(tmp_path, monkeypatch):
+    """The whole search, trial by trial, does not depend on test rows."""
+    region = virtual_region(150, 5, random_state=0).dataset
+    split = split_dataset(region, kind="random", fractions=(0.6, 0.2, 0.2), random_state=0)
+    seen = []
+    for turned in (False, True):
+        labels, features = region.labels.copy(), region.features.copy()
+        if turned:
+            labels[split.test] = 1 - labels[split.test]
+            features[split.test] = np.random.default_rng(0).permutation(features[split.test])
+        made = CatalogData(describe("yeast"), Dataset(features, labels), split, tmp_path)
+        monkeypatch.setattr(cells, "load", lambda name, *, split, seed, made=made: made)
+        task, journal = Search("yeast", "mlknn"), tmp_path / f"trials{turned}"
+        run_trials(task, journal, deadline=time.time() + LATER, n_trials=6)
+        seen.append([(trial.params, trial.value) for trial in trials_of(task, journal)])
+    assert len(seen[0]) == 6
+    assert seen[0] == seen[1]
+
+
+def test_search__validation_labels_turned_round__trials_differ(tmp_path, monkeypatch):
+    """The counterpart: the rows that should count do count."""
+    region = virtual_region(150, 5, random_state=0).dataset
+    split = split_dataset(region, kind="random", fractions=(0.6, 0.2, 0.2), random_state=0)
+    seen = []
+    for turned in (False, True):
+        labels = region.labels.copy()
+        if turned:
+            labels[split.validation] = 1 - labels[split.validation]
+        made = CatalogData(describe("yeast"), Dataset(region.features, labels), split, tmp_path)
+        monkeypatch.setattr(cells, "load", lambda name, *, split, seed, made=made: made)
+        task, journal = Search("yeast", "mlknn"), tmp_path / f"trials{turned}"
+        run_trials(task, journal, deadline=time.time() + LATER, n_trials=2)
+        seen.append([trial.value for trial in trials_of(task, journal)])
+    assert seen[0] != seen[1]
+
+
+def test_run_trials__first_trial__is_the_preset(tmp_path):
+    task = Search("virtual-80-4", "mlknn", settings={})
+    run_trials(task, tmp_path / "j", deadline=time.time() + LATER, n_trials=1)
+    assert trials_of(task, tmp_path / "j")[0].params == {"n_neighbours": 10, "smoothing": 1.0}
+
+
+def test_run_trials__again__goes_on_where_it_ended(tmp_path):
+    task, journal = Search("virtual-80-4", "mlknn"), tmp_path / "j"
+    run_trials(task, journal, deadline=time.time() + LATER, n_trials=2)
+    run_trials(task, journal, deadline=time.time() + LATER, n_trials=3)
+    run_trials(task, journal, deadline=time.time() + LATER, n_trials=3)
+    assert len(trials_of(task, journal)) == 3
+    other = Search("virtual-80-4", "mlknn", metric="log_loss")
+    assert [trial.state.name for trial in trials_of(other, journal)] == ["WAITING"]
+
+
+def test_run_trials__time_is_over__nothing_started(tmp_path):
+    task = Search("virtual-80-4", "mlknn")
+    run_trials(task, tmp_path / "j", deadline=time.time() - 1)
+    assert [trial.state.name for trial in trials_of(task, tmp_path / "j")] == ["WAITING"]
+
+
+def test_stale_trial_of_a_killed_process__noted_as_failed(tmp_path):
+    task = Search("virtual-80-4", "mlknn")
+    study = tuning._open_study(task, tmp_path / "j")
+    study.ask()
+    tuning._end_stale(study)
+    assert [trial.state.name for trial in study.get_trials()] == ["FAIL"]
+
+
+def test_network__epochs_reported__and_a_hopeless_trial_is_pruned(tmp_path, monkeypatch):
+    monkeypatch.setitem(SPACES, "plain", {"learning_rate": Choices((1e-2, 1e-9))})
+    task = Search("virtual-120-5", "plain", "log_loss", settings={"max_epochs": 8, "encoder_widths": [16]})
+    study = tuning._open_study(task, tmp_path / "j")
+    for _ in range(6):
+        study.enqueue_trial({"learning_rate": 1e-2})
+    study.enqueue_trial({"learning_rate": 1e-9})
+    run_trials(task, tmp_path / "j", deadline=time.time() + LATER, n_trials=8)
+    trials = trials_of(task, tmp_path / "j")
+    hopeless = next(trial for trial in trials if trial.params["learning_rate"] == 1e-9)
+    assert hopeless.state.name == "PRUNED"
+    assert tuning._WARM_UP <= max(hopeless.intermediate_values) < 8
+    complete = next(trial for trial in trials if trial.state.name == "COMPLETE")
+    assert sorted(complete.intermediate_values) == list(range(1, 9))
+
+
+def test_network__budget_over_in_mid_training__trial_ended(tmp_path):
+    task = Search("virtual-120-5", "plain", settings={"max_epochs": 10_000, "patience": 0, "encoder_widths": [8]})
+    started = time.time()
+    run_trials(task, tmp_path / "j", deadline=started + 3)
+    assert time.time() - started < 30
+    assert {trial.state.name for trial in trials_of(task, tmp_path / "j")} == {"PRUNED"}
+
+
+def test_watched__after_a_trial__the_loop_tells_nobody_any_more():
+    from hotvae import network_classifier
+    from hotvae.progress import make_progress
+
+    with pytest.raises(RuntimeError, match="stop"), tuning._watched(None):
+        raise RuntimeError("stop")
+    assert network_classifier.make_progress is make_progress
+
+
+def test_spaces__every_parameter__belongs_to_its_model_and_the_start_is_inside():
+    for model, space in SPACES.items():
+        assert set(space) <= set(CLASSIFIERS[model]().get_params())
+        start, used = tuning._space(Search("yeast", model))
+        for name, value in start.items():
+            told = used[name]
+            if isinstance(told, Choices):
+                assert value in [tuning._plain(option) for option in told.values]
+            else:
+                assert told.low <= value <= told.high
+
+
+def test_search__in_a_process__finds_settings_and_they_train(tmp_path, capsys):
+    out = tmp_path / "best.toml"
+    said = ["tune", "virtual-80-4", "--model", "mlknn", "--budget", "10m", "--trials", "4", "--out", str(out)]
+    assert main(said) == 0
+    assert "4 trials finished, 0 pruned, 0 failed" in capsys.readouterr().out
+    values = read_settings(out)
+    known = CLASSIFIERS["mlknn"]().get_params()
+    settings = train_settings(known, ("preset", values))
+    CLASSIFIERS["mlknn"](**settings.parameters)
+    assert (tmp_path / "best.journal").exists()
+
+
+def test_search__no_trial_came_to_its_end__refused():
+    with pytest.raises(ConfigError, match=r"must finish at least one trial; got 0 .* The last words: oh no"):
+        found_in(optuna.create_study(), Search("yeast"), "oh no")
+
+
+def test_search__mistakes__refused(tmp_path):
+    with pytest.raises(ConfigError, match="jobs must be at least 1; got 0"):
+        search(Search("yeast"), tmp_path / "j", budget=1, jobs=0)
+    with pytest.raises(ConfigError, match="journal must be in a folder that exists"):
+        search(Search("yeast"), tmp_path / "no" / "j", budget=1)
+    with pytest.raises(ConfigError, match="metric must be one of 'macro_f1', 'log_loss'; got 'auc'"):
+        Search("yeast", metric="auc")
+    with pytest.raises(ConfigError, match=r"preset must end in .toml; got 'best.txt'"):
+        write_preset(tmp_path / "best.txt", Found(Search("yeast"), {}, 0.5, 1, 0, 0, 1.0))
+
+
+def test_optuna__not_installed__says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ConfigError, match=r"optuna must be installed to search; got none\. Try pip install"):
+        tuning._optuna()
+
+
+def test_preset__written_and_read_back__same_recipe(tmp_path, monkeypatch):
+    found = {"encoder_widths": [64, 32], "kl_weight": 1e-05, "encoder": "mlp", "share_layers": True, "rank": None}
+    write_preset(tmp_path / "yeast.hotvae.toml", Found(Search("yeast"), found, 0.5, 1, 0, 0, 1.0))
+    monkeypatch.setattr(cells, "TUNED", tmp_path)
+    parameters = recipe_of(Search("yeast").cell).parameters
+    assert parameters == {"encoder_widths": (64, 32), "kl_weight": 1e-05, "encoder": "mlp", "share_layers": True}
