@@ -58,7 +58,6 @@ _SHARED = (
 )
 # Sets without a preset of their own that resemble one that has.
 _PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("butterfly", "plant", "trees", "vegetation")} | {
-    "bbs2011_wilkinson": "norberg_birds",
     "bbs_clark2003_2009": "bbs_like_ebird100",
 }
 _VIRTUAL = re.compile(r"virtual-(\d+)-(\d+)")
