@@ -278,8 +278,9 @@ def test_label_tokens__many_labels__no_tensor_of_rows_labels_and_dimensions(monk
     embed = torch.nn.Embedding.forward
     monkeypatch.setattr(torch.nn.Embedding, "forward", lambda self, x: seen.append(x.shape) or embed(self, x))
     labels = np.eye(300, dtype=int)[RNG.integers(0, 300, N_ROWS)]
+    settings = SMALL | {"max_epochs": 1, "label_encoder": "tokens", "conditional": False, "batch_size": 30}
     with pytest.warns(DataWarning, match="1 class"):
-        HotVAEClassifier(**{**SMALL, "max_epochs": 1}, label_encoder="tokens", conditional=False, batch_size=30).fit(TABLE, labels)
+        HotVAEClassifier(**settings).fit(TABLE, labels)
     assert seen
     assert all(shape[1] == 1 for shape in seen)
 

@@ -148,3 +148,17 @@ def test_train_settings__whole_number_for_a_share__is_taken():
 
 def test_train_settings__coordinates_as_list__become_the_text_of_the_option():
     assert train_settings(PARAMETERS, ("f", {"coordinates": ["lon", "lat"]})).coordinates == "lon,lat"
+
+
+def test_train_settings__list_of_numbers__is_taken_and_checked():
+    settings = train_settings({"penalties": (0.1, 1.0)}, ("--set", {"penalties": [0.5, 2]}))
+    assert settings.parameters == {"penalties": (0.5, 2)}
+    with pytest.raises(ConfigError, match="penalties must be a list of numbers such as"):
+        train_settings({"penalties": (0.1, 1.0)}, ("--set", {"penalties": ["many"]}))
+
+
+def test_train_settings__option_of_another_model__is_not_offered():
+    """Rounds of messages mean nothing to a model without them: its own name must not come back as advice."""
+    with pytest.raises(ConfigError) as caught:
+        train_settings({"n_neighbours": 10}, ("--layers", {"layers": 2}))
+    assert "Did you mean 'layers'" not in str(caught.value)

@@ -297,7 +297,7 @@ def train_settings(
             elif name in known:
                 chosen[name] = _parameter(name, value, parameters[name], where)
             else:
-                raise _unknown(given, [*OPTIONS, *ALIASES, *known], where)
+                raise _unknown(given, [*OPTIONS, *(a for a in ALIASES if ALIASES[a] in known), *known], where)
     return TrainSettings(**options, parameters=chosen)
 
 
@@ -319,11 +319,16 @@ def _are_counts(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(_is_count(item) for item in value)
 
 
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(_is_number(item) for item in value)
+
+
 _FLAG: tuple[str, Callable[[Any], bool]] = ("be true or false", lambda value: isinstance(value, bool))
 _TEXT: tuple[str, Callable[[Any], bool]] = ("be text", lambda value: isinstance(value, str))
 _COUNT: tuple[str, Callable[[Any], bool]] = ("be a whole number", _is_count)
 _NUMBER: tuple[str, Callable[[Any], bool]] = ("be a number", _is_number)
 _COUNTS: tuple[str, Callable[[Any], bool]] = ("be a list of whole numbers such as [64, 64]", _are_counts)
+_NUMBERS: tuple[str, Callable[[Any], bool]] = ("be a list of numbers such as [0.1, 1.0]", _are_numbers)
 
 
 def _check(name: str, value: Any, rule: tuple[str, Callable[[Any], bool]], where: str) -> None:
@@ -357,6 +362,7 @@ def _parameter(name: str, value: Any, default: Any, where: str) -> Any:
         if value is not None:
             _check(name, value, _COUNT, where)
         return value
-    rules = {bool: _FLAG, int: _COUNT, float: _NUMBER, str: _TEXT, tuple: _COUNTS}
+    lists = _COUNTS if _are_counts(default) else _NUMBERS
+    rules = {bool: _FLAG, int: _COUNT, float: _NUMBER, str: _TEXT, tuple: lists}
     _check(name, value, rules[type(default)], where)
     return tuple(value) if isinstance(default, tuple) else value

@@ -11,12 +11,12 @@ from scipy.special import expit, log_expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
-from hotvae.baselines.parameters import require_count, require_number
 from hotvae.baselines.relevance import dense, label_groups, label_rates, limited_threads, watch
 from hotvae.baselines.stored import array, pack
 from hotvae.baselines.trees import Trees
 from hotvae.classifier import LabelClassifier, LabelledRows
 from hotvae.errors import ConfigError
+from hotvae.parameters import require_count, require_number
 from hotvae.progress import Style
 
 # scikit-learn's own limit.

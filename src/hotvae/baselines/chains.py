@@ -22,7 +22,6 @@ from scipy.special import expit, log_expit, softmax
 from torch import Tensor
 
 from hotvae.baselines.logistic import Odds, fit_logistic
-from hotvae.baselines.parameters import require_choice, require_count
 from hotvae.baselines.relevance import (
     is_sparse,
     limited_threads,
@@ -35,6 +34,7 @@ from hotvae.baselines.relevance import (
 from hotvae.baselines.stored import array, pack
 from hotvae.classifier import LabelClassifier, LabelledRows
 from hotvae.metrics import log_loss
+from hotvae.parameters import require_choice, require_count
 from hotvae.progress import Style
 
 # Cells (row, draw, label) held at a time.

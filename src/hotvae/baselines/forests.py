@@ -12,7 +12,6 @@ from scipy import sparse
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from torch import Tensor
 
-from hotvae.baselines.parameters import require_count, require_number
 from hotvae.baselines.relevance import (
     LabelGroup,
     label_groups,
@@ -27,6 +26,7 @@ from hotvae.baselines.trees import Trees
 from hotvae.classifier import LabelClassifier, LabelledRows
 from hotvae.errors import ConfigError, ModelError
 from hotvae.metrics import log_loss
+from hotvae.parameters import require_count, require_number
 from hotvae.progress import Style
 
 # scikit-learn holds two numbers for each node and label: so many bytes of them are taken at a time.

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hotvae.baselines.parameters import require_count, require_number, require_widths
 from hotvae.baselines.probit import ProbitClassifier
 from hotvae.config import FrontConfig, NetConfig, Optimizer, Precision, Scaling, Schedule, TrainConfig
 from hotvae.net.latent import aligned_kl
 from hotvae.net.losses import ranking_loss
 from hotvae.net.mpvae import MPVAENet
+from hotvae.parameters import require_count, require_number, require_widths
 from hotvae.progress import Style
 from hotvae.training import Terms
 

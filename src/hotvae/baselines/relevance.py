@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
-from hotvae.baselines.parameters import require_number
 from hotvae.errors import ConfigError
+from hotvae.parameters import require_number
 from hotvae.progress import Lines, Style, make_progress
 
 Step = TypeVar("Step")

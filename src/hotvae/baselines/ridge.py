@@ -22,7 +22,6 @@ from scipy.special import expit
 from sklearn.metrics.pairwise import euclidean_distances
 from torch import Tensor
 
-from hotvae.baselines.parameters import require_count
 from hotvae.baselines.relevance import (
     dense,
     label_groups,
@@ -37,6 +36,7 @@ from hotvae.baselines.stored import array, pack, unpack
 from hotvae.classifier import LabelClassifier, LabelledRows
 from hotvae.errors import DataError
 from hotvae.metrics import log_loss
+from hotvae.parameters import require_count
 from hotvae.progress import Style
 
 MAX_UNKNOWNS = 20_000

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor, nn
 
-from hotvae.baselines.parameters import require_count
 from hotvae.config import FrontConfig, NetConfig, Optimizer, Precision, Scaling, Schedule, TrainConfig
 from hotvae.net.seq2seq import Seq2SeqNet
 from hotvae.network_classifier import NetworkClassifier
+from hotvae.parameters import require_count
 from hotvae.progress import Style
 from hotvae.training import Terms
 

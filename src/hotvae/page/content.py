@@ -547,6 +547,8 @@ def _network(
         max_rows=asked,
         n_bootstrap=100,
         false_share=FALSE_SHARE,
+        # All pairs are counted together: of many labels few shuffles are enough.
+        n_shuffles=int(np.clip(600_000 // len(names) ** 2, 5, 20)),
         random_state=seed,
     )
     pairs = pair_table(table)

@@ -197,10 +197,11 @@ def _network_section(network: dict[str, Any]) -> str:
             "that there is none: more rows see more.</p>"
         )
     shown, found = len(network["edges"]), network["n_pairs"]
-    drawn = f"the {shown} strongest of them are drawn" if shown < found else "all are drawn"
+    drawn = f"the {shown} strongest are kept" if shown < found else "all are kept"
     how = (
         f"<p>{found:,} of {network['n_tried']:,} pairs pass the screen for chance in at least one group of rows; "
-        f"{drawn}. The model was asked about {network['n_rows']:,} rows.</p>"
+        f"{drawn} on this page, at most 70 are drawn at a time. "
+        f"The model was asked about {network['n_rows']:,} rows.</p>"
     )
     gradient = (
         '<div class="controls"><label>Along <select id="network-gradient"></select></label>'

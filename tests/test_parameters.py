@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hotvae.baselines.parameters import require_choice, require_count, require_number, require_widths
 from hotvae.errors import ConfigError
+from hotvae.parameters import require_choice, require_count, require_number, require_widths
 
 
 def test_values_that_fit__come_back_plain():
