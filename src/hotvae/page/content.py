@@ -73,6 +73,10 @@ _MEANINGS = {
     "calibration_error": "mean gap between predicted probability and observed rate",
 }
 
+_CURVES = {
+    "loss": "training loss",
+    "validation_told_log_loss": "validation log loss, half of the labels known",
+}
 _NOT_CONDITIONAL = (
     "This kind of model predicts every label from the features alone. It cannot be told that a label is present, so it "
     "says nothing about which labels go together. HOT-VAE, the probit JSDM, MPVAE and classifier chains can: train one "
@@ -404,7 +408,7 @@ def _history(model: LabelClassifier) -> dict[str, Any] | None:
         words = metric.title if metric else name.removeprefix("validation_").replace("_", " ")
         series.append(
             {
-                "title": "training loss" if name == "loss" else f"validation {words}",
+                "title": _CURVES.get(name, f"validation {words}"),
                 "values": [_digits(record.get(name)) for record in records],
                 "best": None if best is None else _digits(best.get(name)),
             }

@@ -298,7 +298,8 @@ def _metric_table(metrics: Sequence[dict[str, Any]]) -> str:
     rows = []
     for metric in metrics:
         half = metric["half"]
-        low, high = (number(metric["value"] + side * half) for side in (-1, 1))
+        # No measure is below 0; a normal interval around one near it would be. In this order NaN stays NaN.
+        low, high = (number(max(metric["value"] + side * half, 0.0)) for side in (-1, 1))
         cut = metric["threshold"]
         shown = f"{cut:g}" if isinstance(cut, int | float) else "per label" if cut is not None else ""
         rows.append(
