@@ -110,7 +110,7 @@ is_there = (test_labels[chosen] == 1).to_numpy()
 for which, colour, words in ((is_there, "white", "found"), (~is_there, "black", "not found")):
     looked = data.coordinates[parts.test][which]
     figure.axes[0].scatter(*looked.T, s=16, facecolors=colour, edgecolors="grey", label=f"{words} (test sites)")
-figure.axes[0].legend(loc="lower right", fontsize=9)
+figure.axes[0].legend(loc="upper right", fontsize=9, framealpha=1)
 figure.savefig(folder / "communities_species.png", dpi=80)
 print(f"\nmaps of richness and of {chosen}: communities_richness.png, communities_species.png")
 if pictures:

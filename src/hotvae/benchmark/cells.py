@@ -55,6 +55,8 @@ TUNED = Path(__file__).with_name("tuned")
 _SHARED = (
     *("encoder_widths", "encoder_dropout", "numeric_embedding_dim", "numeric_frequencies", "frequency_scale"),
     *("weight_decay", "selection_metric", "scaling", "max_words", "min_word_count", "max_tokens", "bonds"),
+    # A network that may train longer than its rivals would win by that alone.
+    *("max_epochs", "patience", "batch_size"),
 )
 # Sets without a preset of their own that resemble one that has.
 _PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("butterfly", "plant", "trees", "vegetation")} | {
