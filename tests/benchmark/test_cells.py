@@ -49,7 +49,7 @@ def test_recipe__rival__how_rows_are_read_but_nothing_of_hotvae_itself():
     preset = recipe_of(Cell("tables", "mpvae", "mpvae", "bbs_like_ebird100"))
     assert preset.coordinates_as_features
     assert preset.parameters["encoder_widths"] == (512, 512, 512)
-    assert not {"kl_weight", "max_epochs", "dim"} & set(preset.parameters)
+    assert not {"kl_weight", "direct_epochs", "dim", "batch_size"} & set(preset.parameters)
     assert recipe_of(Cell("tables", "boosting", "boosting", "reuters")).parameters == {}
     assert "encoder" not in recipe_of(Cell("tables", "lamp", "lamp", "yeast")).parameters
     assert recipe_of(Cell("tables", "lamp", "lamp", "reuters")).parameters["encoder"] == "bag"
@@ -57,7 +57,15 @@ def test_recipe__rival__how_rows_are_read_but_nothing_of_hotvae_itself():
 
 def test_recipe__set_without_preset__that_of_a_set_like_it():
     assert recipe_of(Cell("c", "hotvae", "hotvae", "bbs_clark2003_2009")).coordinates_as_features
-    assert recipe_of(Cell("c", "hotvae", "hotvae", "norberg_plant")).parameters["direct_epochs"] == 10
+    assert recipe_of(Cell("c", "hotvae", "hotvae", "norberg_plant")).parameters["direct_epochs"] == 120
+
+
+def test_recipe__rival__trains_as_long_as_hotvae_and_never_shorter_than_its_own_default():
+    """The preset of norberg_birds has 125 epochs, that of delicious fewer than a network's own 40."""
+    for data, longest in (("norberg_birds", 125), ("delicious", 40)):
+        for model in ("plain", "mpvae", "probit"):
+            assert recipe_of(Cell("c", model, model, data)).parameters["max_epochs"] == longest
+    assert recipe_of(Cell("c", "plain", "plain", "bbs_like_ebird100")).parameters["batch_size"] == 128
 
 
 def test_recipe__settings_of_the_cell__win_over_the_preset():

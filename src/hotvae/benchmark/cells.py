@@ -55,9 +55,9 @@ TUNED = Path(__file__).with_name("tuned")
 _SHARED = (
     *("encoder_widths", "encoder_dropout", "numeric_embedding_dim", "numeric_frequencies", "frequency_scale"),
     *("weight_decay", "selection_metric", "scaling", "max_words", "min_word_count", "max_tokens", "bonds"),
-    # A network that may train longer than its rivals would win by that alone.
-    *("max_epochs", "patience", "batch_size"),
 )
+# A network that may train longer than its rivals would win by that alone; fewer epochs than its own no rival gets.
+_AT_LEAST = ("max_epochs", "patience")
 # Sets without a preset of their own that resemble one that has.
 _PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("butterfly", "plant", "trees", "vegetation")} | {
     "bbs_clark2003_2009": "bbs_like_ebird100",
@@ -228,10 +228,11 @@ def recipe_of(cell: Cell) -> Recipe:
     preset_name = _PRESET_OF.get(cell.data, cell.data)
     preset = {ALIASES.get(name, name): value for name, value in read_preset(preset_name, known).items()}
     if not issubclass(cls, HotVAEClassifier):
-        kept = (*_SHARED, *OPTIONS, *(("learning_rate",) if cell.model == "plain" else ()))
+        kept = (*_SHARED, *_AT_LEAST, *OPTIONS, *(("learning_rate", "batch_size") if cell.model == "plain" else ()))
         if _features_of(cell.data) in ("text", "smiles"):
             kept = (*kept, "encoder")
         preset = {name: value for name, value in preset.items() if name in kept}
+        preset |= {name: max(preset[name], known[name]) for name in _AT_LEAST if name in preset}
     tuned_file = TUNED / f"{cell.data}.{cell.model}.toml"
     tuned = read_settings(tuned_file) if tuned_file.is_file() else {}
     own = dict(cell.settings)
