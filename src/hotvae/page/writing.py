@@ -74,7 +74,7 @@ _NOTES = {
         "All there is to explain, once it is known how common each label is, makes 100 %: the share that the "
         "features explain, the share that half of the other labels add when they are known, and the rest. Other "
         "labels may stand in for a feature nobody measured, so their share does not measure interaction. What either "
-        "of two groups of features could explain stands by itself; it is below 0 where they say more together than apart.",
+        "of two groups of features could explain stands by itself; below 0 they say more together than apart.",
     ),
     "repeat": (
         "To repeat this",
