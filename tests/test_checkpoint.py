@@ -163,7 +163,7 @@ def test_tensor_file__metadata_that_is_not_json__nothing_written(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no POSIX permissions to take away")
 def test_tensor_file__permissions__those_of_any_new_file(tmp_path):
     (tmp_path / "plain").write_text("")
     write_tensors(tmp_path / "state", {"a": torch.ones(1)}, None)

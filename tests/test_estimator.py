@@ -223,10 +223,10 @@ def test_fit__leaves_the_callers_random_numbers_alone(region):
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002  # the caller's legacy generator is what must not move
     HotVAEClassifier(**TINY).fit(region.features, region.labels)
-    after = torch.rand(1), np.random.rand()  # noqa: NPY002
+    after = torch.rand(1), np.random.rand()  # noqa: NPY002  # as above
     torch.manual_seed(5)
-    np.random.seed(5)  # noqa: NPY002
-    assert after == (torch.rand(1), np.random.rand())  # noqa: NPY002
+    np.random.seed(5)  # noqa: NPY002  # as above
+    assert after == (torch.rand(1), np.random.rand())  # noqa: NPY002  # as above
 
 
 # Validation rows and thresholds ---------------------------------------------------------------------------

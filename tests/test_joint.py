@@ -215,3 +215,24 @@ def test_known_epochs__label_branch_alone__leaves_plain_predictions_as_they_are(
     known[:, 0] = 1
     probs, before = (one.predict_proba(X[:50], given=known)[:, 1] for one in (model, without))
     assert probs.min() > before.max()
+
+
+def test_fit__classes__nothing_is_learned_that_cannot_be_asked(monkeypatch):
+    """Classes can neither be given nor drawn."""
+    called = []
+    monkeypatch.setattr(HotVAEClassifier, "_learn_known", lambda *_: called.append("known"))
+    monkeypatch.setattr(HotVAEClassifier, "_learn_covariance", lambda *_: called.append("covariance"))
+    X, _ = pairs_data(200)
+    HotVAEClassifier(**SMALL | {"direct_epochs": 0, "max_epochs": 3}).fit(X, np.arange(200) % 3)
+    assert called == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fit__one_observed_validation_label__trains_though_half_of_one_is_nothing(seed):
+    """For some seeds the one label is among the known ones, and none is left to ask for."""
+    X, Y = pairs_data(200)
+    few = np.full((20, 5), NAN)
+    few[0, 1] = 1
+    settings = SMALL | {"direct_epochs": 0, "max_epochs": 2, "random_state": seed}
+    model = HotVAEClassifier(**settings).fit(X, Y, validation=(X[:20], few))
+    assert np.isfinite(model.predict_proba(X)).all()

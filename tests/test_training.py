@@ -232,7 +232,7 @@ def victim(state_file):
     fit_hotvae(network, slowly, config=train_config(max_epochs=12), state_file=state_file)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="SIGKILL")
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL to send")
 def test_fit_network__killed_with_sigkill__ends_as_the_undisturbed_run(tmp_path):
     state = tmp_path / "run.state"
     child = subprocess.Popen([sys.executable, __file__, str(state)], stderr=subprocess.PIPE, text=True)
@@ -461,10 +461,10 @@ def test_fit_network__random_numbers__new_in_each_epoch_and_the_same_in_each_run
 
 def test_fit_network__generators_of_the_caller__untouched():
     torch.manual_seed(5)
-    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002  # the legacy generator is what must not move
     fit_hotvae()
     assert torch.equal(torch.get_rng_state(), before[0])
-    assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+    assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002  # as above
 
 
 def test_owned_randomness__seed_and_stream__decide_the_numbers():

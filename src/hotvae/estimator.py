@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -373,9 +374,11 @@ class HotVAEClassifier(JointClassifier):
     def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
         n_epochs = require_count("known_epochs", self.known_epochs, least=0)
         super()._learn(train, validation, seed)
-        if self.conditional and n_epochs and validation is not None and self.n_labels_ > 1:
-            told = np.array(self.history_.column("validation_told_log_loss"))
-            if told[self.history_.best_epoch - 1] > (1 + _TOLD_TOLERANCE) * np.nanmin(told):
+        # One label tells of no other, and classes (1-D y) cannot be given.
+        if self.conditional and n_epochs and validation is not None and self.n_labels_ > 1 and self.target_ == "labels":
+            # Too few observed validation labels leave none to ask for: then there is no such loss in any epoch.
+            told = [record.get("validation_told_log_loss", math.nan) for record in self.history_.records]
+            if told[self.history_.best_epoch - 1] > (1 + _TOLD_TOLERANCE) * min(told):
                 self._learn_known(train, validation, seed, n_epochs)
 
     def _learn_known(self, train: LabelledRows, validation: LabelledRows, seed: int, n_epochs: int) -> None:

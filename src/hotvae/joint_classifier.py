@@ -56,8 +56,8 @@ class JointClassifier(NetworkClassifier):
     def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
         n_epochs = require_count("covariance_epochs", self.covariance_epochs, least=0)
         super()._learn(train, validation, seed)
-        # Without validation rows the last epoch was kept, covariance and all.
-        if n_epochs and validation is not None and self.n_labels_ > 1:
+        # Without validation rows the last epoch was kept, covariance and all. Classes are never drawn as sets.
+        if n_epochs and validation is not None and self.n_labels_ > 1 and self.target_ == "labels":
             self._learn_covariance(train, validation, seed, n_epochs)
 
     def _learn_covariance(self, train: LabelledRows, validation: LabelledRows, seed: int, n_epochs: int) -> None:

@@ -563,13 +563,16 @@ class _Told(NamedTuple):
 
 
 def _told_half(job: _Job) -> _Told | None:
-    """Choose the halves, the same in every epoch; None for a network that cannot be told anything."""
+    """Choose the halves, the same in every epoch; None where nothing can be told, or nothing asked for."""
     if job.validation is None or not getattr(job.network, "conditional", False):
         return None
     labels = job.validation.labels
     is_known = np.random.default_rng([job.seed, 2]).random(labels.shape) < 0.5
     gap = labels.dtype.type(np.nan)
-    return _Told(job.validation.features, np.where(is_known, labels, gap), np.where(is_known, gap, labels))
+    asked = np.where(is_known, gap, labels)
+    if np.isnan(asked).all():  # so few labels were observed that none is left to ask for
+        return None
+    return _Told(job.validation.features, np.where(is_known, labels, gap), asked)
 
 
 def _stop_on_failure(failed: Mapping[str, float], epoch: int, state: _State, config: TrainConfig) -> None:

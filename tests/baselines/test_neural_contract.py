@@ -130,7 +130,7 @@ def test_labels_with_gaps__masked_or_refused_by_name(model, table):
 def test_unobserved_cells__what_stands_there__changes_nothing(model, table):
     """A row without any observed label trains as if it were not there: the loss of the other rows is the same."""
     if not model.accepts_missing_labels:
-        pytest.skip("takes no gaps")
+        pytest.skip("this method takes no gaps in labels; that it refuses them is tested elsewhere")
     X, Y = table
     labels = np.vstack([Y[:40].astype(float), np.full((8, 4), np.nan)])
     settings = {"max_epochs": 1, "batch_size": 48}

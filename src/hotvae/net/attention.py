@@ -135,8 +135,11 @@ class LabelMessage(nn.Module):
         query, key, value = self.query_key_value(states).chunk(3, dim=-1)
         dropout = self.attention_dropout if self.training else 0.0
         if graph is None or graph.dtype == torch.bool:
-            return self.merge(attend(query, key, value, self.n_heads, graph, dropout))  # type: ignore[no-any-return]
-        return self.merge(attend_neighbours(query, key, value, self.n_heads, graph, dropout))  # type: ignore[no-any-return]
+            heard = attend(query, key, value, self.n_heads, graph, dropout)
+        else:
+            heard = attend_neighbours(query, key, value, self.n_heads, graph, dropout)
+        answer: States = self.merge(heard)
+        return answer
 
 
 class GroupMessage(nn.Module):
@@ -173,7 +176,8 @@ class GroupMessage(nn.Module):
         groups = self.groups.expand(len(states), -1, -1)
         groups = groups + attend(groups, key, value, self.n_heads, dropout=dropout)
         key, value = self.group_key_value(groups).chunk(2, dim=-1)
-        return self.merge(attend(query, key, value, self.n_heads, dropout=dropout))  # type: ignore[no-any-return]
+        answer: States = self.merge(attend(query, key, value, self.n_heads, dropout=dropout))
+        return answer
 
 
 class FeatureMessage(nn.Module):
@@ -211,14 +215,15 @@ class FeatureMessage(nn.Module):
         self, states: Float[Tensor, "#batch label dim"], tokens: Tokens, mask: TokenMask | None
     ) -> Float[Tensor, "batch #label dim"]:
         """Collect the message; a single token answers with one message that broadcasts over labels."""
-        value = self.value(tokens)
+        value: Tensor = self.value(tokens)
         if self.query is None or self.key is None or self.merge is None:
-            return value  # type: ignore[no-any-return]
+            return value
         # In the first layer the states are the embeddings, shared by the batch: they are projected once.
         query = self.query(states).expand(tokens.shape[0], -1, -1)
         listen = None if mask is None else mask[:, None, None, :]
         dropout = self.attention_dropout if self.training else 0.0
-        return self.merge(attend(query, self.key(tokens), value, self.n_heads, listen, dropout))  # type: ignore[no-any-return]
+        answer: Tensor = self.merge(attend(query, self.key(tokens), value, self.n_heads, listen, dropout))
+        return answer
 
 
 class Dropout(nn.Module):
@@ -295,7 +300,8 @@ class Residual(nn.Module):
         if not self.dropout.shared:
             # A one-label answer is dropped for each label on its own.
             update = update.expand(-1, states.shape[1], -1)
-        return states + self.dropout(update)  # type: ignore[no-any-return]
+        answer: Tensor = states + self.dropout(update)
+        return answer
 
 
 class DecoderLayer(nn.Module):
@@ -336,7 +342,8 @@ class DecoderLayer(nn.Module):
         states = to_features(states, lambda u: self.feature_message(u, tokens, token_mask))
         states = digest_features(states, self.feature_feedforward)
         states = to_labels(states, lambda u: self.label_message(u, graph))
-        return digest_labels(states, self.label_feedforward)  # type: ignore[no-any-return]
+        answer: States = digest_labels(states, self.label_feedforward)
+        return answer
 
 
 def _feedforward(config: NetConfig) -> nn.Sequential:

@@ -125,6 +125,7 @@ class BlockLayer:
         # Drawn in the order in which the modules draw them.
         masks = [residual.dropout.mask(sums) for residual in others]
         keep = torch.is_grad_enabled()
+        # torch gives the functions of autograd no types.
         last_sums = _Layer.apply(self._plan, keep, sums.contiguous(), *masks, *self._weights)  # type: ignore[no-untyped-call]
         after: States = self._last_norm(last_sums)
         return after

@@ -201,7 +201,8 @@ class MLPEncoder(nn.Module):
             hidden = self.hidden(seen.unsqueeze(1).expand(-1, self.n_members, -1)).flatten(0, 1)
         else:
             hidden = self.hidden(seen)
-        return self.head(hidden.unsqueeze(1))  # type: ignore[no-any-return]  # nn.Module calls are untyped
+        answer: Gaussian = self.head(hidden.unsqueeze(1))
+        return answer
 
 
 class TokenLayer(nn.Module):
@@ -237,10 +238,12 @@ class TokenLayer(nn.Module):
         def collect(current: Tensor) -> Tensor:
             query, key, value = self.query_key_value(current).chunk(3, dim=-1)
             dropout = self.attention_dropout if self.training else 0.0
-            return self.merge(attend(query, key, value, self.n_heads, listens.unsqueeze(1), dropout))  # type: ignore[no-any-return]
+            answer: Tensor = self.merge(attend(query, key, value, self.n_heads, listens.unsqueeze(1), dropout))
+            return answer
 
         to_tokens, digest = self.residuals
-        return digest(to_tokens(states, collect), self.feedforward)  # type: ignore[no-any-return]
+        answer: Tokens = digest(to_tokens(states, collect), self.feedforward)
+        return answer
 
 
 class TokenEncoder(nn.Module):
@@ -320,7 +323,8 @@ class LabelTokens(nn.Module):
 
     def forward(self, coded: Labels) -> Gaussian:
         """Encode labels coded +1, -1 and 0."""
-        return self.tokens(positive_tokens(coded))  # type: ignore[no-any-return]
+        answer: Gaussian = self.tokens(positive_tokens(coded))
+        return answer
 
 
 def places(n_tokens: int, dim: int, like: Tensor) -> Float[Tensor, "token dim"]:

@@ -148,7 +148,8 @@ class LaMPNet(nn.Module):
     def forward(self, features: Tensor) -> LayerLogits:
         """Logits after every layer; the last is the prediction."""
         tokens = encode(self.feature_encoder, features)
-        return self.decoder(tokens.mean, tokens.mask)  # type: ignore[no-any-return]  # nn.Module calls are untyped
+        answer: LayerLogits = self.decoder(tokens.mean, tokens.mask)
+        return answer
 
     def predict(self, features: Tensor) -> Probs:
         """Probabilities of a batch."""

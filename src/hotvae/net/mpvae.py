@@ -72,7 +72,8 @@ class MPVAENet(nn.Module):
 
     def decode(self, features: Features, latent: Float[Tensor, "batch 1 dim"]) -> Logits:
         """Probit scores of a latent value and the features it belongs to."""
-        return self.decoder(torch.cat([features, latent.squeeze(1)], -1))  # type: ignore[no-any-return]
+        answer: Logits = self.decoder(torch.cat([features, latent.squeeze(1)], -1))
+        return answer
 
     def forward(self, features: Features, labels: Labels) -> MPVAEOutput:
         """Encode both branches, sample each latent once, decode both."""
@@ -89,4 +90,5 @@ class MPVAENet(nn.Module):
 
     def predict(self, features: Features) -> Probs:
         """Marginal probabilities of a batch, in closed form."""
-        return self.head(self.scores(features))  # type: ignore[no-any-return]
+        answer: Probs = self.head(self.scores(features))
+        return answer

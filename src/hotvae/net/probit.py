@@ -358,11 +358,13 @@ class ProbitNet(nn.Module):
 
     def forward(self, features: Float[Tensor, "batch feature"]) -> Logits:
         """Scores of a batch."""
-        return self.scores(features)  # type: ignore[no-any-return]  # nn.Module calls are untyped
+        answer: Logits = self.scores(features)
+        return answer
 
     def predict(self, features: Float[Tensor, "batch feature"]) -> Probs:
         """Marginal probabilities of a batch."""
-        return self.head(self(features))  # type: ignore[no-any-return]
+        answer: Probs = self.head(self(features))
+        return answer
 
 
 class CovarianceNet(nn.Module):
