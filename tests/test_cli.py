@@ -616,6 +616,25 @@ def test_train__doubtful_column__is_a_warning_of_one_line(folder, tmp_path, run)
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("encoder", "column", "cells"),
+    [
+        ("text", "note", [f"{'wren' if i % 2 else 'pike'} at pond {chr(97 + i % 26)}{i // 26}" for i in range(60)]),
+        ("smiles", "smiles", ["C" * (1 + i) + ("O" if i % 2 else "N") for i in range(60)]),
+    ],
+)
+def test_train__column_of_texts_or_molecules__read_by_its_encoder(tmp_path, run, encoder, column, cells):
+    """All cells differ: without such an encoder the column would be taken for an identifier."""
+    table, model = tmp_path / "t.csv", tmp_path / "m"
+    pd.DataFrame({column: cells, "sp_a": np.arange(60) % 2, "sp_b": np.arange(60) % 3 == 0}).to_csv(table, index=False)
+    told = ["--labels", "sp_*", *QUICK, "--set", f"encoder={encoder}", "--quiet", "--out", model]
+    assert run("train", table, *told)[0] == 0
+    assert run("evaluate", model, table)[0] == 0
+    assert run("predict", model, table, "--out", tmp_path / "p.csv")[0] == 0
+    expected = load_model(model).predict_proba(cells)
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "p.csv")[["sp_a", "sp_b"]], expected, rtol=1e-6)
+
+
 # --- train: settings -------------------------------------------------------------------------------------
 
 

@@ -262,7 +262,7 @@ def own_encoder(encoder: str | nn.Module) -> nn.Module | None:
         return copy.deepcopy(encoder)  # the parameter stays as the user gave it
     if encoder == "mlp":
         return None
-    raise ConfigError(f"encoder must be 'mlp' or an nn.Module; got {encoder!r}. See docs/model.md.")
+    raise ConfigError(f"encoder must be 'mlp' or an nn.Module; got {encoder!r}. See docs/encoders.md.")
 
 
 def _initial_logits(labels: NDArray[Any]) -> NDArray[Any]:

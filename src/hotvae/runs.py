@@ -36,6 +36,7 @@ from hotvae.errors import ConfigError, DataWarning, ModelError, TrainingError
 from hotvae.graph import edge_list_graph, phylogeny_graph, read_edges
 from hotvae.metrics import brier_score, label_auc, label_average_precision, log_loss, macro_f1
 from hotvae.models import find_classifier
+from hotvae.network_classifier import MOLECULES, TEXTS
 from hotvae.prediction import TableNeeds
 from hotvae.settings import TrainSettings
 from hotvae.thresholds import apply_thresholds, evaluate, tune_thresholds
@@ -141,7 +142,9 @@ def train_on_table(table: str | Path, settings: TrainSettings, *, command: str |
     """
     source = Path(table)
     model = _new_model(settings)
-    data = _read_training_table(source, settings)
+    # A column of texts or molecules is no mistake where the encoder reads them.
+    free_text = model.get_params(deep=False).get("encoder") in (*TEXTS, *MOLECULES)
+    data = _read_training_table(source, settings, free_text)
     training, held_out, how = _split_rows(data, settings, model.validation_fraction, model.random_state)
     dropped = list(single_class_labels(training)) if settings.drop_single_class else []
     if dropped:
@@ -261,7 +264,7 @@ def _fit_and_save(
     )
 
 
-def _read_training_table(table: Path, settings: TrainSettings) -> Dataset:
+def _read_training_table(table: Path, settings: TrainSettings, free_text: bool) -> Dataset:
     def one_or_many(patterns: tuple[str, ...]) -> str | list[str]:
         # A single text is left to the reader, who tells a comma in a name from one between names.
         return patterns[0] if len(patterns) == 1 else list(patterns)
@@ -276,6 +279,7 @@ def _read_training_table(table: Path, settings: TrainSettings) -> Dataset:
         groups=settings.groups,
         drop=one_or_many(settings.drop),
         presence=settings.presence,
+        free_text=free_text,
         encoding=settings.encoding,
         decimal=settings.decimal,
     )

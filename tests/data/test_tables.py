@@ -455,6 +455,14 @@ def test_read_table__identifier_among_features__refused_until_named(write):
     assert read_table(path, labels="wren", id_column="name").feature_names == ("x",)
 
 
+def test_read_table__free_text__taken_as_it_is(write):
+    path = write("text,wren\n" + "".join(f"a wren sang {i} times,{i % 2}\n" for i in range(60)))
+    with pytest.raises(DataError, match=r"an identifier or free text\. .* choose an encoder for texts or molecules"):
+        read_table(path, labels="wren")
+    data = read_table(path, labels="wren", free_text=True)
+    assert data.features["text"].tolist() == [f"a wren sang {i} times" for i in range(60)]
+
+
 def test_read_table__column_without_name__refused_until_dropped(write):
     path = write('"",x,wren\n1,0.5,0\n2,0.7,1\n')
     with pytest.raises(DataError, match=r"columns must have names; got 1 without, read as 'Unnamed: 0'"):

@@ -111,6 +111,7 @@ def read_table(
     groups: str | None = None,
     drop: str | Sequence[str] = (),
     presence: bool = False,
+    free_text: bool = False,
     encoding: str = "utf-8",
     decimal: str = ".",
     name: str | None = None,
@@ -140,6 +141,9 @@ def read_table(
         Columns to leave out: names or globs.
     presence : bool
         Turn counts into 0 and 1 (any count above 0 is 1).
+    free_text : bool
+        Take columns of text as they are, for an encoder that reads texts or molecules. Otherwise text must be
+        categories: what looks like numbers, dates or identifiers is refused.
     encoding, decimal : str
         See `read_frame`.
     name : str, optional
@@ -190,6 +194,7 @@ def read_table(
         groups=groups,
         drop=drop,
         presence=presence,
+        free_text=free_text,
         name=title,
     )
 
@@ -205,6 +210,7 @@ def dataset_from_frame(
     groups: str | None = None,
     drop: str | Sequence[str] = (),
     presence: bool = False,
+    free_text: bool = False,
     name: str = "",
 ) -> Dataset:
     """Give the columns of a frame their roles; `read_table` for tables already in memory.
@@ -215,7 +221,7 @@ def dataset_from_frame(
         Table with the features.
     label_frame : DataFrame, optional
         Second table with the labels.
-    labels, id_column, coordinates, coordinates_as_features, groups, drop, presence, name
+    labels, id_column, coordinates, coordinates_as_features, groups, drop, presence, free_text, name
         As in `read_table`.
 
     Returns
@@ -261,7 +267,8 @@ def dataset_from_frame(
     hidden = (taken | set(label_names)) - (set(places) - set(dropped) if coordinates_as_features else set())
     features = frame[[column for column in columns if column not in hidden]]
     _check_unnamed(features)
-    _check_text(features)
+    if not free_text:
+        _check_text(features)
     return Dataset(
         features=_sparse_features(features),
         labels=_label_values(label_columns, presence),
@@ -930,5 +937,6 @@ def _check_text(features: pd.DataFrame) -> None:
         if len(levels) > 50 and len(levels) > len(column) / 2:
             raise DataError(
                 f"column {name!r} must be a feature; got {len(levels)} distinct texts in {len(column)} rows "
-                f"({listed(levels, 2)}): an identifier or free text. Drop it, or name it as id_column."
+                f"({listed(levels, 2)}): an identifier or free text. Drop it, name it as id_column, or choose "
+                "an encoder for texts or molecules (with read_table, free_text=True)."
             )

@@ -404,7 +404,7 @@ def make_encoder(kind: str, n_inputs: int, config: NetConfig, n_numeric: int | N
     """
     if kind not in get_args(EncoderKind):
         raise ConfigError(
-            f"encoder must be {listed(get_args(EncoderKind), 9)} or an nn.Module; got {kind!r}. See docs/model.md."
+            f"encoder must be {listed(get_args(EncoderKind), 9)} or an nn.Module; got {kind!r}. See docs/encoders.md."
         )
     if kind in ("set", "text", "smiles"):
         if config.n_members > 1:
