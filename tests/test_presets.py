@@ -64,9 +64,11 @@ def test_train_data__tiny_set__measured_on_test_rows_and_noted(tiny_set, tmp_pat
 
 def test_train_data__command_line_wins_over_preset(tiny_set, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("hotvae.cli.read_preset", lambda name, known: {"dim": 16, "max_epochs": 7})
-    assert main(["train", "--data", "yeast", "--out", str(tmp_path / "m"), *QUICK]) == 0
+    arguments = [word for word in QUICK if word != "--quiet"]
+    assert main(["train", "--data", "yeast", "--out", str(tmp_path / "m"), *arguments]) == 0
     model = load_model(tmp_path / "m")
     assert (model.dim, model.max_epochs) == (16, 1)
+    assert capsys.readouterr().err.splitlines()[0] == "preset of yeast: dim=16"
 
 
 def test_train_data__coordinates_as_features__two_more_columns(tiny_set, tmp_path, capsys):
@@ -137,3 +139,19 @@ def test_encoders_page__table__rendered_from_the_stored_results():
     cells = json.loads(RESULTS.read_text(encoding="utf-8"))["cells"]
     assert [cell["set"] for cell in cells] == [name for name in SETS if name in {cell["set"] for cell in cells}]
     assert render(cells) in PAGE.read_text(encoding="utf-8")
+
+
+def test_encoders_page__run_with_other_settings_than_today__is_marked():
+    from benchmarks.presets import EARLIER, RESULTS, is_current, render
+
+    cell = json.loads(RESULTS.read_text(encoding="utf-8"))["cells"][0]
+    defaults = HotVAEClassifier().get_params(deep=False)
+    cell["settings"] = json.loads(json.dumps(defaults | read_preset(cell["set"], defaults))) | {"random_state": 0}
+    assert is_current(cell)
+    assert f"| {cell['set']} |" in render([cell])
+    assert EARLIER not in render([cell])
+    cell["settings"]["dim"] += 1
+    assert f"| {cell['set']} * |" in render([cell])
+    assert EARLIER in render([cell])
+    del cell["settings"]["dim"]
+    assert not is_current(cell)

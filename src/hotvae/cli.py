@@ -20,7 +20,7 @@ import typer
 from hotvae.cli_benchmark import register
 from hotvae.cli_explain import register as register_explain
 from hotvae.errors import ConfigError, DataWarning, HotVAEError, listed
-from hotvae.settings import parse_assignments, read_preset, read_settings, train_settings
+from hotvae.settings import ALIASES, parse_assignments, read_preset, read_settings, train_settings
 
 # UsageError and what stands above it; typer brings its own copy of click or click itself, version by version.
 _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
@@ -307,8 +307,9 @@ def _train(
         ("" if config is None else config.name, from_file),
         ("command line", given | assigned),
     )
-    if preset and not settings.quiet and not settings.json:
-        words = ", ".join(f"{name}={value}" for name, value in preset.items())
+    overruled = {ALIASES.get(name, name) for name in told}
+    words = ", ".join(f"{name}={value}" for name, value in preset.items() if name not in overruled)
+    if words and not settings.quiet and not settings.json:
         print(f"preset of {settings.data}: {words}", file=sys.stderr)
     state = state_file(settings.out or "")
     if settings.out and settings.resume and state.exists():
