@@ -100,9 +100,20 @@ def test_list__json__is_one_list_and_nothing_else(run):
 def test_info__not_here__facts_and_the_papers_numbers(run):
     code, out, err = run("data", "info", "scene")
     assert (code, err) == (0, "")
-    for part in ("Boutell", "none stated", "scikit-multilearn 0.0.1 (32.5 MB)", "not on this machine (to fetch)"):
+    for part in ("Boutell", "none stated", "scikit-multilearn 0.0.1 (32.5 MB)", "SHA-256 of the archive ac30a3425954"):
         assert part in out
+    assert "not on this machine; fetch it: hotvae data get scene\n" in out
     assert "labels per sample 1.07 / 1 / 3, samples per label 170.83 / 168 / 903 (mean / median / max)" in out
+
+
+@pytest.mark.usefixtures("nothing_here")
+def test_info__in_no_registry__names_the_file_to_bring(run):
+    out = run("data", "info", "bookmarks")[1]
+    assert "put bookmarks_data.npy or bookmarks/train_inputs.txt into a folder and set HOTVAE_DATA_DIR" in out
+    out = run("data", "info", "norberg_birds")[1]
+    assert "put norberg_birds.npz into a folder and set HOTVAE_DATA_DIR" in out
+    assert "SHA-256 of the values " in out
+    assert "10789 rows × 1 column (text) × 90 labels" in run("data", "info", "reuters")[1]
 
 
 @pytest.mark.data
@@ -171,7 +182,7 @@ def test_get__fetched_table__can_be_trained_on_by_its_path(run, registry):
     [
         (["get", "yest"], "data set must be one of the catalogue; got 'yest' (close: 'yeast')."),
         (["info", "yest"], "data set must be one of the catalogue; got 'yest' (close: 'yeast')."),
-        (["get"], "Missing argument 'NAME...'"),
+        (["get"], "Missing argument 'NAME'"),
         (["info"], "Missing argument 'NAME'"),
         (["lst"], "No such command 'lst'"),
     ],

@@ -823,7 +823,7 @@ data_app = typer.Typer(
 app.add_typer(data_app)
 
 SetName = Annotated[str, typer.Argument(metavar="NAME", help="Name of a set; see: hotvae data list.")]
-SetNames = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of sets; see: hotvae data list.")]
+SetNames = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of sets; see: hotvae data list.")]
 
 
 @data_app.callback(invoke_without_command=True)
@@ -889,17 +889,19 @@ def data_info(name: SetName, as_json: Json = False) -> None:
         _print_plain_json(asdict(entry) | place | {"found": found, "comparison": [asdict(row) for row in comparison]})
         return
     shape = [str(number or "?") for number in entry.shape]
+    columns = "1 column" if entry.features in ("text", "smiles") else f"{shape[1]} features"
     shown = {
         "name": f"{entry.name}: {entry.title}",
-        "holds": f"{shape[0]} rows × {shape[1]} features ({entry.features}) × {shape[2]} labels",
+        "holds": f"{shape[0]} rows × {columns} ({entry.features}) × {shape[2]} labels",
         "source": entry.source,
         "archive": "" if entry.archive is None else _archive_words(entry.archive),
+        "checksum": _checksum_words(entry),
         "licence": entry.licence,
         "citation": entry.citation,
         "split": entry.parts,
         "sizes": "" if data is None else " / ".join(map(str, found["split"])),
         "notes": entry.notes,
-        "file": place["file"] or f"not on this machine ({place['where']})",
+        "file": place["file"] or f"not on this machine; {_how_to_have(entry)}",
     }
     for title, value in shown.items():
         if value:
@@ -913,6 +915,19 @@ def data_info(name: SetName, as_json: Json = False) -> None:
 
 def _archive_words(archive: Any) -> str:
     return f"{archive.registry}: {archive.package} {archive.version} ({archive.size / 1e6:.1f} MB)"
+
+
+def _checksum_words(entry: Any) -> str:
+    if entry.archive is not None:
+        return f"SHA-256 of the archive {entry.archive.sha256}"
+    return " or ".join(f"SHA-256 of the values {digest}" for digest in entry.content)
+
+
+def _how_to_have(entry: Any) -> str:
+    if entry.archive is not None:
+        return f"fetch it: hotvae data get {entry.name}"
+    names = " or ".join((entry.file, *entry.also))
+    return f"put {names} into a folder and set HOTVAE_DATA_DIR to that folder (docs/data.md)"
 
 
 def _print_set_statistics(entry: Any, found: Mapping[str, Any], comparison: Sequence[Any]) -> None:

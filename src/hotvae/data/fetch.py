@@ -105,8 +105,10 @@ def fetch(names: str | Iterable[str], *, progress: Style = "auto") -> list[Fetch
     folder = cache_folder()
     with _watcher(progress) as watch:
         for archive in dict.fromkeys(entry.archive for entry in missing if entry.archive):
-            watch.start(f"downloading {archive.file}", archive.size)
-            source = get_archive(archive, folder / "archives", watch.advance)
+            kept = folder / "archives"
+            doing = "checking" if (kept / archive.file).is_file() else "downloading"
+            watch.start(f"{doing} {archive.file}", archive.size)
+            source = get_archive(archive, kept, watch.advance)
             for entry in missing:
                 if entry.archive == archive:
                     watch.start(f"unpacking {entry.name}", None)
