@@ -88,7 +88,10 @@ class NetConfig(_Checked):
     Attributes
     ----------
     dim : int
-        Width of label embeddings and of the latent space (the paper's d).
+        Width of label embeddings and states (the paper's d).
+    latent_dim : int
+        Width of the latent space; 0 is ``dim``, as in the paper. Wider than the labels' states, it does not hold up
+        what the direct path reads.
     n_layers : int
         Rounds of label-to-label messages (the paper's n); they learn correlations of order n + 1.
     n_heads : int
@@ -154,6 +157,7 @@ class NetConfig(_Checked):
     """
 
     dim: int = 64
+    latent_dim: int = 0
     n_layers: int = 2
     n_heads: int = 2
     feedforward_dim: int = 64
@@ -182,7 +186,7 @@ class NetConfig(_Checked):
     def __post_init__(self) -> None:
         self._require_choices()
         self._require_counts("dim", "n_layers", "n_heads", "feedforward_dim", "numeric_frequencies", "n_members")
-        self._require_counts("encoder_layers", "numeric_embedding_dim", "label_groups", least=0)
+        self._require_counts("encoder_layers", "numeric_embedding_dim", "label_groups", "latent_dim", least=0)
         self._require_rates("encoder_dropout", "decoder_dropout", "attention_dropout", "known_dropout")
         self._require_finite("initial_log_variance", least=-12.0)
         self._require_finite("frequency_scale")
@@ -194,6 +198,11 @@ class NetConfig(_Checked):
             widths = getattr(self, name)
             whole = isinstance(widths, tuple) and all(isinstance(w, Integral) and int(w) > 0 for w in widths)
             self._require(name, whole, "be a tuple of positive whole numbers")
+
+    @property
+    def latent_width(self) -> int:
+        """Numbers of one latent token."""
+        return self.latent_dim or self.dim
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,8 @@ class HotVAEClassifier(JointClassifier):
     ----------
     dim, n_layers, n_heads, feedforward_dim : int
         Width, rounds of messages, attention heads and width of the feed-forward blocks of the decoder.
+    latent_dim : int
+        Width of the latent space; 0 is ``dim``, as in the paper.
     encoder : {"mlp", "set", "text", "bag", "smiles", "elements"} or nn.Module
         What rows of X are, and so which encoder reads them:
 
@@ -200,6 +202,7 @@ class HotVAEClassifier(JointClassifier):
         self,
         *,
         dim: int = NetConfig.dim,
+        latent_dim: int = NetConfig.latent_dim,
         n_layers: int = NetConfig.n_layers,
         n_heads: int = NetConfig.n_heads,
         feedforward_dim: int = NetConfig.feedforward_dim,
@@ -264,6 +267,7 @@ class HotVAEClassifier(JointClassifier):
         state_file: str | os.PathLike[str] | None = None,
     ) -> None:
         self.dim = dim
+        self.latent_dim = latent_dim
         self.n_layers = n_layers
         self.n_heads = n_heads
         self.feedforward_dim = feedforward_dim
@@ -440,7 +444,7 @@ class HotVAEClassifier(JointClassifier):
                 "n_draws must be 0 for an encoder without n_tokens: its rows cannot share their noise. Set n_draws=0."
             )
         generator = torch.Generator().manual_seed(self.noise_seed_)
-        shape = (self.n_draws, 1, n_tokens, self.dim)
+        shape = (self.n_draws, 1, n_tokens, self._config(NetConfig).latent_width)
         noise = torch.randn(shape, generator=generator, dtype=getattr(torch, self.precision))
         network = cast(HotVAE, self.network_)
         return lambda features: network.predict(features, noise)

@@ -215,7 +215,7 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns of :meth:`transform`."""
         check_is_fitted(self)
-        return np.array([f"latent_{i}" for i in range(self._config(NetConfig).dim)], dtype=object)
+        return np.array([f"latent_{i}" for i in range(self._config(NetConfig).latent_width)], dtype=object)
 
     # Saving -----------------------------------------------------------------------------------------------
 

@@ -85,6 +85,7 @@ SPACES: dict[str, Space] = {
     "hotvae": _TRAINING
     | {
         "dim": Choices((32, 64, 128, 256)),
+        "latent_dim": Choices((0, 256)),
         "n_layers": Numbers(1, 5),
         "intermediate_weight": Choices((0.0, 0.1, 0.2, 0.3)),
         "ranking_weight": Choices((0.0, 0.1, 1.0, 10.0, 100.0)),
@@ -93,7 +94,7 @@ SPACES: dict[str, Space] = {
         "direct_epochs": Choices((0, 10, 20)),
         "average_decay": Choices((0.0, 0.99, 0.995)),
     },
-    "plain": _TRAINING | {"dim": Choices((32, 64, 128, 256)), "average_decay": Choices((0.0, 0.99, 0.995))},
+    "plain": _TRAINING | {"latent_dim": Choices((32, 64, 128, 256)), "average_decay": Choices((0.0, 0.99, 0.995))},
     "mpvae": _TRAINING
     | {
         "dim": Choices((32, 64, 128)),

@@ -8,7 +8,8 @@ Axis legend, used by every annotation in :mod:`hotvae.net`:
 ``label``   labels (species), the nodes of the label graph
 ``token``   Gaussian subspaces of one row: J for features, K for labels
 ``part``    numbers of one token: its kind, then the places of its neighbours
-``dim``     width of embeddings and of the latent space, the paper's d
+``dim``     width of label embeddings and states, the paper's d
+``latent``  width of the latent space: d in the paper, wider if asked for
 ``hidden``  units of a hidden layer
 ``member``  members of an ensemble inside one network; as rows, those of a row stand together
 ``head``    attention heads
@@ -29,10 +30,10 @@ Logits = Float[Tensor, "batch label"]
 Probs = Float[Tensor, "batch label"]
 Observed = Float[Tensor, "batch label"]
 PerSample = Float[Tensor, " batch"]
-Tokens = Float[Tensor, "batch token dim"]
+Tokens = Float[Tensor, "batch token latent"]
 TokenMask = Bool[Tensor, "batch token"]
 TokenNumbers = Int[Tensor, "batch token *part"]
 States = Float[Tensor, "batch label dim"]
 LayerLogits = Float[Tensor, "layer batch label"]
-Pooled = Float[Tensor, "batch dim"]
+Pooled = Float[Tensor, "batch latent"]
 GraphMask = Bool[Tensor, "label sender"]

@@ -153,6 +153,13 @@ def test_smoke__communities__both_dialects_and_all_measures(smoke_results):
         assert set(ecology["gomes"]) == set(ecology["norberg"]) == set(MEASURES)
         assert 0 <= ecology["richness_coverage"] <= 1
         assert ecology["draws"] == ("joint" if variant in ("hotvae", "probit", "mpvae") else "independent")
+        assert ("gomes_drawn_apart" in ecology) == (ecology["draws"] == "joint")
+        if ecology["draws"] == "joint":
+            # What needs no draw is the same; what does is not.
+            apart, together = ecology["gomes_drawn_apart"], ecology["gomes"]
+            same = [name for name in MEASURES if name.startswith("occ") or name in ("rich_accuracy",)]
+            assert all(apart[name] == together[name] for name in same)
+            assert any(apart[name] != together[name] for name in MEASURES)
 
 
 def test_smoke__layers__conditional_loss_beside_the_plain_one(smoke_results):

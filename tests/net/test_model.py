@@ -71,14 +71,15 @@ def test_forward__both_branches_in_one_batch__equals_each_decoded_by_itself(enco
     assert output.label.posterior.mean.shape == (5, 1, DIM)
 
 
+@pytest.mark.parametrize("latent_dim", [0, 7])
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_forward__one_token_each__equals_loops(norm):
-    network, config = network_of(norm=norm)
+def test_forward__one_token_each__equals_loops(norm, latent_dim):
+    network, config = network_of(norm=norm, latent_dim=latent_dim, direct_path=True)
     features, labels = normal(3, N_FEATURES), labels_of(3)
     torch.manual_seed(3)
     output = network(features, labels)
     torch.manual_seed(3)
-    noise = torch.randn(6, 1, DIM, dtype=torch.float64).tolist()
+    noise = torch.randn(6, 1, latent_dim or DIM, dtype=torch.float64).tolist()
     coded = [[0.0 if math.isnan(y) else 2 * y - 1 for y in row] for row in labels.tolist()]
     for row in range(3):
         for branch, encoder, inputs, draw in (

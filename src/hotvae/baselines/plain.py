@@ -36,8 +36,8 @@ class PlainNetClassifier(NetworkClassifier):
 
     Parameters
     ----------
-    dim : int
-        Width between encoder and read-out.
+    dim, latent_dim : int
+        Width between encoder and read-out: ``latent_dim``, or ``dim`` where that is 0.
     encoder, encoder_widths, encoder_dropout, encoder_layers
         As in :class:`HotVAEClassifier`.
     n_heads, feedforward_dim, norm
@@ -70,6 +70,7 @@ class PlainNetClassifier(NetworkClassifier):
         self,
         *,
         dim: int = NetConfig.dim,
+        latent_dim: int = NetConfig.latent_dim,
         encoder: str | nn.Module = "mlp",
         encoder_widths: tuple[int, ...] = NetConfig.encoder_widths,
         encoder_dropout: float = NetConfig.encoder_dropout,
@@ -106,6 +107,7 @@ class PlainNetClassifier(NetworkClassifier):
         state_file: str | os.PathLike[str] | None = None,
     ) -> None:
         self.dim = dim
+        self.latent_dim = latent_dim
         self.encoder = encoder
         self.encoder_widths = encoder_widths
         self.encoder_dropout = encoder_dropout

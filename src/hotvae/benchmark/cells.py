@@ -53,7 +53,14 @@ TUNED = Path(__file__).with_name("tuned")
 
 # A preset is HOT-VAE's; of it, a rival takes how rows are read and how its own perceptron is shaped.
 _SHARED = (
-    *("encoder_widths", "encoder_dropout", "numeric_embedding_dim", "numeric_frequencies", "frequency_scale"),
+    *(
+        "encoder_widths",
+        "encoder_dropout",
+        "latent_dim",
+        "numeric_embedding_dim",
+        "numeric_frequencies",
+        "frequency_scale",
+    ),
     *("weight_decay", "selection_metric", "scaling", "max_words", "min_word_count", "max_tokens", "bonds"),
 )
 # A network that may train longer than its rivals would win by that alone; fewer epochs than its own no rival gets.
@@ -474,6 +481,11 @@ def _ecology(model: LabelClassifier, parts: Parts, probs: NDArray[Any], cell: Ce
         result[dialect] = {name: scores[name] for name in MEASURES}
     result["richness_coverage"] = richness_coverage(labels, draws)
     result["richness_coverage_shared_ties"] = richness_coverage(labels, draws, ties="shared")
+    if own:
+        # Published rows of the dialect gomes drew every species by itself: beside them stand draws of that kind, too.
+        apart = (np.random.default_rng(cell.seed).random(draws.shape) < probs).astype(np.int8)
+        scores = all_measures(labels, draws=apart, pairs=pairs, probs=probs, dialect="gomes")
+        result["gomes_drawn_apart"] = {name: scores[name] for name in MEASURES}
     return result
 
 

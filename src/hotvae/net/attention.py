@@ -205,10 +205,11 @@ class FeatureMessage(nn.Module):
         super().__init__()
         self.n_heads = config.n_heads
         self.attention_dropout = config.attention_dropout
-        self.value = nn.Linear(config.dim, config.dim)
+        latent, dim = config.latent_width, config.dim
+        self.value = nn.Linear(latent, dim)
         # With one token two linear maps in a row would be one: only the value projection is kept.
         self.query, self.key, self.merge = (
-            None if single_token else nn.Linear(config.dim, config.dim) for _ in range(3)
+            None if single_token else nn.Linear(width, dim) for width in (dim, latent, dim)
         )
 
     def forward(

@@ -107,7 +107,7 @@ class Decoder(nn.Module):
         # A read-out near zero starts from the prevalences (and the direct path), not from noise.
         self.weight = nn.Parameter(torch.randn(n_labels, config.dim) * 0.1 / config.dim**0.5)
         self.bias = nn.Parameter(torch.zeros(n_labels) if initial_logits is None else initial_logits.clone())
-        self.direct = nn.Linear(config.dim, n_labels, bias=False) if config.direct_path else None
+        self.direct = nn.Linear(config.latent_width, n_labels, bias=False) if config.direct_path else None
         self.register_buffer("graph", graph)
         self._spare = Spare()
         self._known: tuple[Tensor | None, int | None, Core] | None = None

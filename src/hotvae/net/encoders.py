@@ -280,7 +280,7 @@ class TokenEncoder(nn.Module):
         self.dropout = nn.Dropout(config.encoder_dropout)
         self.layers = nn.ModuleList(TokenLayer(config) for _ in range(config.encoder_layers))
         self.last_norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
-        self.head = GaussianHead(config.dim, config.dim, config.initial_log_variance)
+        self.head = GaussianHead(config.dim, config.latent_width, config.initial_log_variance)
 
     def forward(self, tokens: TokenNumbers) -> Gaussian:
         """Encode rows."""
@@ -421,7 +421,7 @@ def make_encoder(kind: str, n_inputs: int, config: NetConfig, n_numeric: int | N
     return MLPEncoder(
         n_inputs,
         config.encoder_widths,
-        config.dim,
+        config.latent_width,
         config.encoder_dropout,
         config.initial_log_variance,
         embedding,
@@ -450,7 +450,7 @@ def make_mlp_encoder(in_dim: int, widths: Sequence[int], config: NetConfig) -> M
     >>> make_mlp_encoder(5, (16,), NetConfig(dim=8, n_heads=2)).n_tokens
     1
     """
-    return MLPEncoder(in_dim, widths, config.dim, config.encoder_dropout, config.initial_log_variance)
+    return MLPEncoder(in_dim, widths, config.latent_width, config.encoder_dropout, config.initial_log_variance)
 
 
 def code_labels(labels: Labels) -> Labels:

@@ -76,9 +76,9 @@ class KnownEncoder(nn.Module):
             layers += [nn.Linear(width, out), nn.ReLU(), nn.Dropout(config.known_dropout)]
             width = out
         self.hidden = nn.Sequential(*layers)
-        self.gate = nn.Linear(config.dim, width)
-        self.mean = nn.Linear(width, config.dim, bias=False)
-        self.log_variance = nn.Linear(width, config.dim, bias=False)
+        self.gate = nn.Linear(config.latent_width, width)
+        self.mean = nn.Linear(width, config.latent_width, bias=False)
+        self.log_variance = nn.Linear(width, config.latent_width, bias=False)
         nn.init.normal_(self.log_variance.weight, std=0.01)
         self.direct = nn.Linear(width, n_labels, bias=False) if config.direct_path else None
         if self.direct is not None:

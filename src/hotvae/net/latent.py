@@ -20,7 +20,7 @@ class Gaussian:
 
     Attributes
     ----------
-    mean, log_variance : Tensor of shape (batch, token, dim)
+    mean, log_variance : Tensor of shape (batch, token, latent)
         Its parameters.
     mask : Tensor of bool of shape (batch, token), optional
         True for real tokens, False for padding. None when every token is real.
@@ -38,20 +38,20 @@ class Gaussian:
 
 
 def sample(
-    gaussian: Gaussian, noise: Float[Tensor, "*draw #batch token dim"]
-) -> Float[Tensor, "*draw batch token dim"]:
+    gaussian: Gaussian, noise: Float[Tensor, "*draw #batch token latent"]
+) -> Float[Tensor, "*draw batch token latent"]:
     """Shift and scale standard noise: ``mean + noise * std``.
 
     Parameters
     ----------
     gaussian : Gaussian
         What to draw from.
-    noise : Tensor broadcastable to (..., batch, token, dim)
+    noise : Tensor broadcastable to (..., batch, token, latent)
         Standard normal numbers; one draw shared by all rows keeps predictions free of the batch.
 
     Returns
     -------
-    Tensor of shape (..., batch, token, dim)
+    Tensor of shape (..., batch, token, latent)
 
     Examples
     --------

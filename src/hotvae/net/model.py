@@ -165,14 +165,14 @@ class HotVAE(nn.Module):
         label_logits = self.decoder(sample(moved, torch.randn_like(moved.mean)), moved.mask) + evidence.logits
         return HotVAEOutput(Branch(feature, logits), Branch(evidence.move(feature), label_logits), asked)
 
-    def predict(self, features: Tensor, noise: Float[Tensor, "draw 1 token dim"] | None = None) -> Probs:
+    def predict(self, features: Tensor, noise: Float[Tensor, "draw 1 token latent"] | None = None) -> Probs:
         """Probabilities from the feature branch alone.
 
         Parameters
         ----------
         features : Tensor
             A batch of rows.
-        noise : Tensor of shape (draw, 1, token, dim), optional
+        noise : Tensor of shape (draw, 1, token, latent), optional
             Standard normal numbers shared by all rows; probabilities are averaged over the draws. None decodes the
             latent mean (paper note P7).
 
@@ -303,7 +303,7 @@ class PlainNet(nn.Module):
             feature_encoder = make_encoder("mlp", n_features, config)
         self.feature_encoder = feature_encoder
         self.n_members: int = getattr(feature_encoder, "n_members", 1)
-        self.readout = nn.Linear(config.dim, n_labels)
+        self.readout = nn.Linear(config.latent_width, n_labels)
         if initial_logits is not None:
             with torch.no_grad():
                 self.readout.bias.copy_(initial_logits)
