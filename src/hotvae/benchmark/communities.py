@@ -159,8 +159,8 @@ def communities_page(store: Store, groups: Groups, docs: Path) -> tuple[str, lis
         "HMSC's calibration of richness was scored on 100 sites and is not compared. DMVP-DRNets' communities "
         "were drawn species by species from one table of probabilities, HMSC's from one table of each posterior draw. "
         "Ours are drawn whole where a model says how species go together, which spreads richness and turnover more "
-        "widely: better calibrated, and by the measure of precision worse. Counts of measures ahead are given for whole "
-        "draws and for draws species by species.\n\n"
+        "widely: better calibrated, and by the measure of precision worse. Measures ahead are counted for whole draws "
+        "and for draws species by species.\n\n"
         "## In short\n\n" + "".join(f"* {sentence}\n" for sentence in sentences) + "\n" + shown
     )
     return text + "\n".join([*sections, _paper_table(groups, titles), cost_note(store, experiment)]), pictures
