@@ -558,6 +558,18 @@ def test_train__plain_model__has_no_messages(folder, tmp_path, run, fails):
     assert "must be an option or a parameter; got 'layers'" in fails(*arguments, "--layers", "2")
 
 
+def test_train__recipe_of_the_paper__its_settings_unless_overruled(folder, tmp_path, run, fails):
+    options = [*ROLES, *QUICK, "--quiet", "--recipe", "paper", "--set", "weight_decay=0.5"]
+    assert run("train", folder / "region.csv", *options, "--out", tmp_path / "m")[0] == 0
+    model = load_model(tmp_path / "m")
+    assert (model.conditional, model.direct_path, model.optimizer) == (False, False, "adam")
+    assert (model.weight_decay, model.learning_rate) == (0.5, 0.01)
+    message = fails("train", folder / "region.csv", *ROLES, "--recipe", "paper", "--model", "plain", "--out", "m")
+    assert "recipe must go with model hotvae; got 'paper' with 'plain'" in message
+    message = fails("train", folder / "region.csv", *ROLES, "--recipe", "papers", "--out", "m")
+    assert "recipe must be one of 'best', 'paper'; got 'papers'" in message
+
+
 def test_train__category_that_looks_like_a_number__is_read_alike_later(folder, tmp_path, run):
     table = pd.read_csv(folder / "region.csv").assign(soil=np.resize(["01", "1", "clay", "loam"], 120))
     table.to_csv(tmp_path / "t.csv", index=False)

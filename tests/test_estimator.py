@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from hotvae import HotVAEClassifier, PlainNetClassifier, load_model, virtual_region
-from hotvae.config import LossWeights, NetConfig, TrainConfig
+from hotvae.config import RECIPES, LossWeights, NetConfig, TrainConfig
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError
 from hotvae.metrics import macro_f1, score
 from hotvae.net.latent import Gaussian
@@ -426,3 +426,11 @@ def test_state_file__second_fit__resumes_a_finished_run(region, tmp_path):
     second = HotVAEClassifier(**settings).fit(region.features, region.labels)
     assert second.history_ == first.history_
     np.testing.assert_array_equal(first.predict_proba(region.features), second.predict_proba(region.features))
+
+
+def test_from_recipe__paper__every_setting_is_one_and_own_ones_win():
+    model = HotVAEClassifier.from_recipe("paper", weight_decay=0.3, dim=32)
+    assert model.get_params() == HotVAEClassifier(**(RECIPES["paper"] | {"weight_decay": 0.3, "dim": 32})).get_params()
+    assert HotVAEClassifier.from_recipe("best").get_params() == HotVAEClassifier().get_params()
+    with pytest.raises(ConfigError, match="recipe must be one of 'best', 'paper'; got 'own'"):
+        HotVAEClassifier.from_recipe("own")

@@ -19,6 +19,7 @@ import typer
 
 from hotvae.cli_benchmark import register
 from hotvae.cli_explain import register as register_explain
+from hotvae.config import find_recipe
 from hotvae.errors import ConfigError, DataWarning, HotVAEError, listed
 from hotvae.settings import ALIASES, parse_assignments, read_preset, read_settings, train_settings
 
@@ -232,6 +233,9 @@ def train(
     model: Annotated[
         str | None, typer.Option(metavar="KIND", help="hotvae (default), plain, ... (hotvae models lists them).")
     ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of hotvae: best (default), or paper, as the paper trains it.")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="The same seed gives the same model (0).")
     ] = None,
@@ -299,15 +303,19 @@ def _train(
     from hotvae.models import find_classifier
     from hotvae.runs import state_file, train_on_catalog, train_on_table
 
-    parameters = find_classifier(told.get("model", "hotvae"))().get_params(deep=False)
+    model, recipe = told.get("model", "hotvae"), told.get("recipe", "best")
+    if recipe != "best" and model != "hotvae":
+        raise ConfigError(f"recipe must go with model hotvae; got {recipe!r} with {model!r}. Leave out --recipe.")
+    parameters = find_classifier(model)().get_params(deep=False)
     preset = {} if table is not None else read_preset(str(told["data"]), parameters)
     settings = train_settings(
         parameters,
         (f"preset of {told.get('data')}", preset),
+        (f"recipe {recipe}", find_recipe(recipe)),
         ("" if config is None else config.name, from_file),
         ("command line", given | assigned),
     )
-    overruled = {ALIASES.get(name, name) for name in told}
+    overruled = {ALIASES.get(name, name) for name in told} | set(find_recipe(recipe))
     words = ", ".join(f"{name}={value}" for name, value in preset.items() if name not in overruled)
     if words and not settings.quiet and not settings.json:
         print(f"preset of {settings.data}: {words}", file=sys.stderr)

@@ -334,3 +334,52 @@ class TrainConfig(_Checked):
         self._require_finite("learning_rate", "weight_decay", "warmup_epochs", "clip_norm")
         self._require("learning_rate", self.learning_rate > 0, "be above 0")
         self._require_rates("average_decay")
+
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "best": {},
+    "paper": {
+        "conditional": False,
+        "direct_path": False,
+        "direct_epochs": 0,
+        "latent_dim": 0,
+        "average_decay": 0.0,
+        "optimizer": "adam",
+        "schedule": "constant",
+        "warmup_epochs": 0.0,
+        "weight_decay": 0.0,
+        "selection_metric": "macro_f1",
+    },
+}
+"""Parameters of HOT-VAE by recipe: ours, the defaults; and what the paper trains with, as far as it says so.
+
+The paper's label branch is told all labels; there is no path around the decoder, no average of weights, plain Adam, and
+the epoch with the best macro F1 is kept."""
+
+
+def find_recipe(name: str) -> dict[str, Any]:
+    """Look a recipe up.
+
+    Parameters
+    ----------
+    name : {"best", "paper"}
+        Key of :data:`RECIPES`.
+
+    Returns
+    -------
+    dict of str to object
+        Parameters of :class:`~hotvae.HotVAEClassifier` that differ from its defaults.
+
+    Raises
+    ------
+    ConfigError
+        Any other name.
+
+    Examples
+    --------
+    >>> find_recipe("paper")["optimizer"]
+    'adam'
+    """
+    if name not in RECIPES:
+        raise ConfigError(f"recipe must be one of {listed(list(RECIPES))}; got {name!r}. Choose one.")
+    return dict(RECIPES[name])

@@ -31,6 +31,7 @@ from hotvae.config import (
     Scaling,
     Schedule,
     TrainConfig,
+    find_recipe,
 )
 from hotvae.errors import ConfigError
 from hotvae.graph import check_graph, cooccurrence_graph
@@ -330,6 +331,29 @@ class HotVAEClassifier(JointClassifier):
         self.n_threads = n_threads
         self.progress = progress
         self.state_file = state_file
+
+    @classmethod
+    def from_recipe(cls, recipe: Literal["best", "paper"], **parameters: Any) -> HotVAEClassifier:
+        """Make a classifier by a named recipe.
+
+        Parameters
+        ----------
+        recipe : {"best", "paper"}
+            ``"best"`` has the defaults; ``"paper"`` what the paper trains with, as far as it says so
+            (:data:`~hotvae.config.RECIPES`).
+        **parameters
+            Whatever else is to differ from the defaults; these win over the recipe.
+
+        Returns
+        -------
+        HotVAEClassifier
+
+        Examples
+        --------
+        >>> HotVAEClassifier.from_recipe("paper", n_layers=3, random_state=0).direct_path
+        False
+        """
+        return cls(**(find_recipe(recipe) | parameters))
 
     def _loss_weights(self) -> LossWeights:
         return LossWeights(

@@ -52,6 +52,8 @@ class TrainSettings:
         Instead, connect labels up to this distance.
     model : str
         Short name of a model (``hotvae models``).
+    recipe : str
+        Of HOT-VAE: best, the defaults, or paper.
     data : str or None
         Named set of the catalogue, instead of a table.
     fold : int
@@ -81,6 +83,7 @@ class TrainSettings:
     neighbours: int | None = None
     max_distance: float | None = None
     model: str = "hotvae"
+    recipe: str = "best"
     data: str | None = None
     fold: int = 0
     resume: bool = True

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
+from hotvae.config import RECIPES
 from hotvae.errors import ConfigError, listed
 
 ALL_MODELS = (
@@ -202,19 +203,6 @@ def _splits(names: Sequence[str], n_splits: int = 1) -> tuple[tuple[str, int], .
     return tuple((name, split) for name in names for split in range(n_splits))
 
 
-# What the paper trains with, as far as it says so: no path around the decoder, no averaging, plain Adam.
-_PAPER_RECIPE = {
-    "conditional": False,
-    "direct_path": False,
-    "direct_epochs": 0,
-    "average_decay": 0.0,
-    "optimizer": "adam",
-    "schedule": "constant",
-    "warmup_epochs": 0.0,
-    "weight_decay": 0.0,
-    "selection_metric": "macro_f1",
-}
-
 _ABLATION = (
     Variant("full", "hotvae", title="full model"),
     Variant("no label branch", "hotvae-feature-branch", {"conditional": False}),
@@ -229,7 +217,7 @@ _ABLATION = (
     Variant("no direct path", "hotvae", {"direct_path": False, "direct_epochs": 0}),
     Variant("no direct epochs", "hotvae", {"direct_epochs": 0}),
     Variant("no averaging", "hotvae", {"average_decay": 0.0}),
-    Variant("paper recipe", "hotvae", _PAPER_RECIPE, title="the paper's recipe"),
+    Variant("paper recipe", "hotvae", RECIPES["paper"], title="the paper's recipe"),
 )
 
 _COMMUNITY_MODELS = ("hotvae", "plain", "probit", "mpvae", "extra_trees", "random_forest", "logistic", "prevalence")
