@@ -156,7 +156,8 @@ class HotVAEClassifier(JointClassifier):
     device : str
         ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
     n_threads : int or None
-        CPU threads; None leaves torch's setting.
+        CPU threads. One by default: more gain little, starve each other while others use the machine
+        (docs/performance.md), and change the last bits of a model. None leaves torch's setting, usually all cores.
     progress : {"auto", "bar", "lines", "silent"}
         How training is shown.
     state_file : path or None
@@ -259,7 +260,7 @@ class HotVAEClassifier(JointClassifier):
         precision: Precision = TrainConfig.precision,
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
-        n_threads: int | None = None,
+        n_threads: int | None = 1,
         progress: Style = "silent",
         state_file: str | os.PathLike[str] | None = None,
     ) -> None:
