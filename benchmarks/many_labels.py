@@ -196,8 +196,8 @@ def make_clusters(n_labels, size, n_train, n_held, n_test, seed):
     labels = (rng.random(logits.shape) < expit(logits)).astype(np.float32)
     starts = (0, n_train, n_train + n_held, n_rows)
     rows = {part: slice(*starts[at : at + 2]) for at, part in enumerate(("train", "held", "test"))}
-    cluster = np.repeat(np.arange(n_clusters), size)
-    return {part: (features[own], labels[own]) for part, own in rows.items()}, cluster[:, None] == cluster
+    graph = sparse.kron(sparse.eye_array(n_clusters), np.ones((size, size)), format="csr").astype(bool)
+    return {part: (features[own], labels[own]) for part, own in rows.items()}, graph
 
 
 def fit_and_score(make, arguments, path, settings, seed):

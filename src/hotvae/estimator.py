@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import ndtri
 from torch import Tensor, nn
 
@@ -33,7 +34,7 @@ from hotvae.config import (
     TrainConfig,
 )
 from hotvae.errors import ConfigError
-from hotvae.graph import check_graph, cooccurrence_graph
+from hotvae.graph import check_graph, cooccurrence_graph, neighbour_lists
 from hotvae.joint_classifier import JointClassifier
 from hotvae.net.encoders import member_mean
 from hotvae.net.losses import bce_loss, hotvae_terms
@@ -112,8 +113,9 @@ class HotVAEClassifier(JointClassifier):
         A linear read-out of the latent beside the messages.
     initial_log_variance : float
         Where the latent log-variances start.
-    graph : "complete", "cooccurrence" or array of bool of shape (n_labels, n_labels)
-        Which labels may talk to each other; ``"cooccurrence"`` keeps edges between labels seen together.
+    graph : "complete", "cooccurrence", array or sparse matrix of bool of shape (n_labels, n_labels)
+        Which labels may talk to each other; ``"cooccurrence"`` keeps edges between labels seen together. With very many
+        labels a sparse matrix spares the memory of all pairs.
     min_count : int
         Rows in which two labels must occur together to keep their edge.
     bce_weight, intermediate_weight, ranking_weight, kl_weight : float
@@ -178,7 +180,8 @@ class HotVAEClassifier(JointClassifier):
     scaler_ : FeatureScaler, ActiveColumns, TextTokens, BagOfWords, AtomTokens or ElementPresence
         What makes features ready for the network, learned from training rows.
     graph_ : ndarray or None
-        The label graph; None is the complete one.
+        The label graph; None is the complete one. Of a sparse one the neighbours of each label
+        (:func:`~hotvae.graph.neighbour_lists`).
 
     Examples
     --------
@@ -232,7 +235,7 @@ class HotVAEClassifier(JointClassifier):
         share_layers: bool = NetConfig.share_layers,
         direct_path: bool = NetConfig.direct_path,
         initial_log_variance: float = NetConfig.initial_log_variance,
-        graph: Literal["complete", "cooccurrence"] | NDArray[np.bool_] = "complete",
+        graph: Literal["complete", "cooccurrence"] | NDArray[np.bool_] | sparse.sparray | sparse.spmatrix = "complete",
         min_count: int = 1,
         bce_weight: float = LossWeights.bce,
         intermediate_weight: float = LossWeights.intermediate,
@@ -337,7 +340,7 @@ class HotVAEClassifier(JointClassifier):
             ranking_scale=self.ranking_scale,
         )
 
-    def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | NDArray[np.int64] | None:
         if isinstance(self.graph, str):
             if self.graph == "complete":
                 return None
@@ -346,6 +349,8 @@ class HotVAEClassifier(JointClassifier):
             raise ConfigError(
                 f"graph must be 'complete', 'cooccurrence' or an array; got {self.graph!r}. See hotvae.graph."
             )
+        if sparse.issparse(self.graph):
+            return neighbour_lists(self.graph, self.n_labels_)
         return check_graph(np.asarray(self.graph), self.n_labels_)
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
