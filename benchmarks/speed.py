@@ -636,6 +636,7 @@ def main(argv=None):
     parser.add_argument("--memory-share", type=float, default=0.8, help="share of the free memory a variant may use")
     parser.add_argument("--no-memory", action="store_true", help="leave peak memory out")
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
+    parser.add_argument("--name", default="speed", help="results go to <name>.json, and a profile if it is speed")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
@@ -654,7 +655,11 @@ def main(argv=None):
                 print(f"memory  {label(task)}  {variant}  {memory[task, variant]}", file=sys.stderr, flush=True)
     fitting = {task: [v for v in chosen[task] if memory.get((task, v), {}).get("fits", True)] for task in tasks}
     operations = {task: count_task(task) for task in tasks}
-    profiles = [{"labels": t.n_labels, "width": t.dim, "layers": t.n_layers, **profile_task(t)} for t in tasks]
+    profiles = [
+        {"labels": t.n_labels, "width": t.dim, "layers": t.n_layers, **profile_task(t)}
+        for t in tasks
+        if options.profile or options.name == "speed"
+    ]
     with _fresh_caches():
         limits = (options.rounds, options.steps, options.budget, options.compile_limit)
         times, speeds, share = measure_rounds(tasks, fitting, *limits)
@@ -678,10 +683,10 @@ def main(argv=None):
         "operations": [{"size": asdict(task), **counted} for task, counted in operations.items()],
         "cells": cells,
     }
-    write_text(options.out / "speed.json", json.dumps(content, indent=1) + "\n")
-    write_text(
-        options.out / "profile.json", json.dumps(provenance(options.seed) | {"sizes": profiles}, indent=1) + "\n"
-    )
+    write_text(options.out / f"{options.name}.json", json.dumps(content, indent=1) + "\n")
+    if options.name == "speed":
+        notes = provenance(options.seed) | {"sizes": profiles}
+        write_text(options.out / "profile.json", json.dumps(notes, indent=1) + "\n")
     print(f"matrix products: {max(speeds) / 1e9:.1f} GFLOP/s at best; "
           f"this process had {share:.0%} of its core")  # fmt: skip
     print_table(cells)
