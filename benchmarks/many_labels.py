@@ -100,18 +100,27 @@ def measure_path(path, n_labels, batch, n_steps):
 
 
 def crossing(labels, slow, quick):
-    """Labels from which the second path is the quicker one, between two points along a line of logarithms.
+    """Labels from which on the second path stays the quicker one, between two points along a line of logarithms.
 
-    None if it never is; the fewest labels measured if it always is.
+    None if it is not at the most labels; the fewest labels measured if it always is.
     """
     gaps = np.log(np.array(quick)) - np.log(np.array(slow))
-    for at, gap in enumerate(gaps):
-        if gap <= 0:
-            if at == 0:
-                return float(labels[0])
-            share = gaps[at - 1] / (gaps[at - 1] - gap)
-            return float(labels[at - 1] * (labels[at] / labels[at - 1]) ** share)
-    return None
+    behind = np.flatnonzero(gaps > 0)
+    if not behind.size:
+        return float(labels[0])
+    at = int(behind[-1])
+    if at == len(labels) - 1:
+        return None
+    share = gaps[at] / (gaps[at] - gaps[at + 1])
+    return float(labels[at] * (labels[at + 1] / labels[at]) ** share)
+
+
+def crossings(points):
+    """Labels from which on each other path is quicker than the exact one."""
+    times = {(point["path"], point["labels"]): point["seconds_per_row"] for point in points if point["fits"]}
+    labels = sorted(n_labels for path, n_labels in times if path == PATHS[0])
+    exact = [times[PATHS[0], n_labels] for n_labels in labels]
+    return {path: crossing(labels, exact, [times[path, n_labels] for n_labels in labels]) for path in PATHS[1:]}
 
 
 def measure_crossover(batch=4, n_steps=2):
@@ -131,17 +140,8 @@ def measure_crossover(batch=4, n_steps=2):
         }
         for path, own in by_path.items()
     }
-    exact = {point["labels"]: point["seconds_per_row"] for point in by_path["exact"]}
-    crossings = {
-        path: crossing(
-            list(exact),
-            list(exact.values()),
-            [point["seconds_per_row"] for point in by_path[path] if point["labels"] in exact],
-        )
-        for path in PATHS[1:]
-    }
     shape = {"batch": batch, "width": 64, "layers": 1, "degree": DEGREE, "groups": GROUPS}
-    return shape | {"points": points, "exponents": exponents, "crossings": crossings}
+    return shape | {"points": points, "exponents": exponents, "crossings": crossings(points)}
 
 
 def measure_epoch(path, n_rows, n_labels, seed):
