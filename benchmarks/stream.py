@@ -7,9 +7,9 @@ A table of drawn numbers is written (1,000,000 rows x 10 columns) and a small HO
 rows: its accuracy does not matter here, its prediction takes the same path as any other. Then ``predict_stream``, which
 is what ``hotvae predict`` calls, runs over a tenth of the table and over all of it, each in a process of its own with
 one thread. The long one is ended by SIGKILL once half of the pieces are there, and started again. Written down: the
-highest resident memory of each process, CPU seconds, rows a CPU second, pieces the second process found and how
-often it told of its progress; whether the result is whole: ids in order, every probability between 0 and 1; and how
-far rows from everywhere are from what a model says of them in other company.
+highest resident memory of each process and what it was after each piece, CPU seconds, rows a CPU second, pieces the
+second process found and how often it told of its progress; whether the result is whole: ids in order, every
+probability between 0 and 1; and how far rows from everywhere are from what a model says of them in other company.
 
 Writes ``benchmarks/results/stream.json``. Needs about 1.5 GB of disk in the folder for temporary files.
 """
@@ -74,6 +74,7 @@ def predict_table(model, table, out, notes, rows_at_once):
 
     def tell(done, total):
         told.append({"rows": done, "of": total, "cpu_seconds": time.process_time() - started})
+        told[-1]["resident"] = resident_bytes("VmRSS")
         write_text(notes, json.dumps({"told": told, "peak": resident_bytes("VmHWM")}))
 
     predict_stream(load_model(model), table, out, rows_at_once=rows_at_once, progress=tell)
@@ -141,7 +142,7 @@ def main(argv=None):
         n_found = len(list(out.with_name(f".{out.name}.parts").glob("[0-9]*.parquet")))
         runs["resumed"] = run_process(folder, table, out, options.rows_at_once)
         checks = check_result(folder, table, out, options.rows, options.labels)
-        checks["left_over"] = sorted(path.name for path in folder.glob(".*"))
+        checks["left_over"] = sorted(path.name for path in folder.glob(f".{out.name}*"))
     for run in runs.values():
         print(f"peak {run['peak'] / 1e6:.0f} MB, told {len(run['told'])} times", file=sys.stderr)
     predicted = options.rows - min(n_found * options.rows_at_once, options.rows)
