@@ -29,7 +29,8 @@ layers: .venv/.installed-dev
 examples: .venv/.installed-test
 	for script in examples/*.py; do echo "== $$script"; $(BIN)/python -W error $$script || exit 1; done
 
-# One thread, some minutes; other programs on the machine make its numbers worse.
+# One thread, about half an hour, of which one size is compiled for up to ten minutes; other programs on the machine make its
+# numbers worse.
 bench: .venv/.installed
 	$(BIN)/python -m benchmarks.speed
 

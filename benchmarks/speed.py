@@ -9,7 +9,8 @@ products and then each variant in turn, so that a slow moment of the machine hit
 reference            the plain layout of ``benchmarks/reference_layout.py``
 transformer_decoder  ``torch.nn.TransformerDecoder`` in the place of our decoder
 eager                ours
-compiled             ours through ``torch.compile``, its caches empty
+compiled             ours through ``torch.compile``, its caches empty; at ``--compiled-sizes`` only, as compiling takes
+                     minutes, and given up after ``--compile-limit`` seconds. Its memory is not measured
 
 A step is everything ``hotvae.training.fit_network`` does from the start of one step to the start of the next: forward
 pass of both branches, four loss terms, backward pass, clipping, update, weight average, next batch. A prediction is one
@@ -40,6 +41,7 @@ import platform
 import re
 import resource
 import shlex
+import signal
 import sys
 import tempfile
 import time
@@ -68,6 +70,8 @@ from hotvae.training import Rows, fit_network, owned_randomness, predict_network
 RESULTS = Path(__file__).parent / "results"
 VARIANTS = ("reference", "transformer_decoder", "eager", "compiled")
 SIZES = ("14,128,3", "100,64,2", "100,128,3", "303,64,3", "983,64,2")
+COMPILED_SIZES = ("100,64,2",)
+COMPILE_LIMIT = 600.0
 GEMM_SIZES = (768, 1024, 1536, 2048)
 N_FEATURES = 100
 N_WARMUP = 1
@@ -168,13 +172,13 @@ class Enough(Exception):  # noqa: N818  # not an error: it ends a training run o
 class Laps:
     """Loss terms that note when they are called, which is once a step; calls ``watch`` with the steps done so far."""
 
-    def __init__(self, terms, n_steps, budget=math.inf, watch=None):
-        self.terms, self.n_steps, self.budget, self.watch = terms, n_steps, budget, watch
+    def __init__(self, terms, n_steps, budget=math.inf, watch=None, clock=time.perf_counter):
+        self.terms, self.n_steps, self.budget, self.watch, self.clock = terms, n_steps, budget, watch, clock
         self.starts = []
 
     def __call__(self, features, labels):
         """Note the time; the terms are computed unless enough was seen."""
-        self.starts.append(time.perf_counter())
+        self.starts.append(self.clock())
         n_done = len(self.starts) - 1
         if self.watch is not None:
             self.watch(n_done)
@@ -188,11 +192,11 @@ class Laps:
         return np.diff(self.starts).tolist()
 
 
-def run_steps(contender, rows, batch, n_steps, budget=math.inf, watch=None, progress=None):
+def run_steps(contender, rows, batch, n_steps, budget=math.inf, watch=None, progress=None, clock=time.perf_counter):
     """Train for some steps by the package's own loop and return the seconds of each."""
     if len(rows) < (n_steps + 1) * batch:
         raise ValueError(f"{n_steps} steps and the start of the next need {(n_steps + 1) * batch} rows")
-    laps = Laps(contender.terms, n_steps, budget, watch)
+    laps = Laps(contender.terms, n_steps, budget, watch, clock)
     config = TrainConfig(batch_size=batch, max_epochs=1)
     with suppress(Enough):
         fit_network(contender.network, laps, TERM_WEIGHTS, rows, None, config, progress=progress)
@@ -228,6 +232,44 @@ def break_even(compile_seconds, eager_seconds, compiled_seconds):
     """Return the steps after which compiling has paid for itself; None when it never does."""
     saved = eager_seconds - compiled_seconds
     return None if saved <= 0 else math.ceil(compile_seconds / saved)
+
+
+class Late(Exception):  # noqa: N818  # not an error: an answer that took too long is an answer
+    """Time is over."""
+
+
+@contextmanager
+def time_limit(seconds):
+    """Raise :class:`Late` inside the block when its time is over; None and systems without alarms have no limit."""
+
+    def end(number, frame):
+        raise Late
+
+    if seconds is None or not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def first_passes(contender, rows, batch, limit=None):
+    """Seconds of the first two steps and of the first two predictions, in which torch.compile works; None if late."""
+    started = time.perf_counter()
+    try:
+        with time_limit(limit):
+            first = {"step": sum(run_steps(contender, rows, batch, 2))}
+            first["predict"] = sum(time_prediction(contender, rows, batch, 2))
+            return first
+    except Exception:
+        # torch.compile wraps what is raised while it works
+        if limit is None or time.perf_counter() - started < limit:
+            raise
+        return None
 
 
 # Operations -----------------------------------------------------------------------------------------------
@@ -428,8 +470,8 @@ def top_operations(log, n_repeats, n_shown):
 # The whole ------------------------------------------------------------------------------------------------
 
 
-def measure_rounds(tasks, fitting, n_rounds, n_steps, budget):
-    """Time every variant of every task in turn, several rounds.
+def measure_rounds(tasks, fitting, n_rounds, n_steps, budget, compile_limit=COMPILE_LIMIT):
+    """Time every variant of every task in turn, several rounds; one that compiles for too long is left out.
 
     Returns
     -------
@@ -445,16 +487,17 @@ def measure_rounds(tasks, fitting, n_rounds, n_steps, budget):
     tables = {task: task.rows((n_steps + N_WARMUP + 2) * task.batch) for task in tasks}
     times = {}
     for (task, variant), contender in contenders.items():
-        first = sum(run_steps(contender, tables[task], task.batch, 2))
-        times[task, variant] = {"first": {"step": first}, "step": [], "predict": []}
-        times[task, variant]["first"]["predict"] = sum(time_prediction(contender, tables[task], task.batch, 2))
+        limit = compile_limit if variant == "compiled" else None
+        first = first_passes(contender, tables[task], task.batch, limit)
+        if first is not None:
+            times[task, variant] = {"first": first, "step": [], "predict": []}
         print(f"ready  {label(task)}  {variant}", file=sys.stderr, flush=True)
     speeds = []
     busy, started = time.process_time(), time.perf_counter()
     for round_ in range(n_rounds):
         for task in tasks:
             speeds.append(gemm_speed())
-            for variant in fitting[task]:
+            for variant in (name for name in fitting[task] if (task, name) in times):
                 noted, turn = times[task, variant], (contenders[task, variant], tables[task], task.batch)
                 noted["step"].append(run_steps(*turn, n_steps + N_WARMUP, budget)[N_WARMUP:])
                 noted["predict"].append(time_prediction(*turn, n_steps + N_WARMUP, budget)[N_WARMUP:])
@@ -580,6 +623,8 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS)
     parser.add_argument("--sizes", nargs="+", default=SIZES, metavar="LABELS,WIDTH,LAYERS")
+    parser.add_argument("--compiled-sizes", nargs="*", default=COMPILED_SIZES, metavar="LABELS,WIDTH,LAYERS")
+    parser.add_argument("--compile-limit", type=float, default=COMPILE_LIMIT, help="seconds compiling may take")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=3, help="steps and predictions of each variant in a round")
     parser.add_argument("--budget", type=float, default=10.0, help="seconds after which a turn ends with fewer steps")
@@ -591,31 +636,41 @@ def main(argv=None):
     parser.add_argument("--memory-share", type=float, default=0.8, help="share of the free memory a variant may use")
     parser.add_argument("--no-memory", action="store_true", help="leave peak memory out")
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
+    parser.add_argument("--name", default="speed", help="results go to <name>.json, and a profile if it is speed")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     shared = {name: getattr(options, name) for name in ("batch", "feedforward", "density", "seed")}
     shared["settings"] = setting_pairs(options.set)
     tasks = [Task(*(int(part) for part in size.split(",")), **shared) for size in options.sizes]
-    variants = [name for name in VARIANTS if name in options.variants]
+    chosen = {
+        task: [v for v in VARIANTS if v in options.variants and (v != "compiled" or size in options.compiled_sizes)]
+        for task, size in zip(tasks, options.sizes, strict=True)
+    }
     memory = {}
     if not options.no_memory:
         for task in tasks:
-            for variant in variants:
+            for variant in (name for name in chosen[task] if name != "compiled"):
                 memory[task, variant] = alone(measure_memory, variant, task, share=options.memory_share)
                 print(f"memory  {label(task)}  {variant}  {memory[task, variant]}", file=sys.stderr, flush=True)
-    fitting = {task: [v for v in variants if memory.get((task, v), {}).get("fits", True)] for task in tasks}
+    fitting = {task: [v for v in chosen[task] if memory.get((task, v), {}).get("fits", True)] for task in tasks}
     operations = {task: count_task(task) for task in tasks}
-    profiles = [{"labels": t.n_labels, "width": t.dim, "layers": t.n_layers, **profile_task(t)} for t in tasks]
+    profiles = [
+        {"labels": t.n_labels, "width": t.dim, "layers": t.n_layers, **profile_task(t)}
+        for t in tasks
+        if options.profile or options.name == "speed"
+    ]
     with _fresh_caches():
-        times, speeds, share = measure_rounds(tasks, fitting, options.rounds, options.steps, options.budget)
+        limits = (options.rounds, options.steps, options.budget, options.compile_limit)
+        times, speeds, share = measure_rounds(tasks, fitting, *limits)
+    late = {"fits": False, "reason": f"compiling took longer than {options.compile_limit:.0f} s"}
     cells = [
         summarise(task, variant, times, speeds, operations[task], memory)
-        if variant in fitting[task]
+        if (task, variant) in times
         else {"labels": task.n_labels, "width": task.dim, "layers": task.n_layers, "variant": variant}
-        | {"memory": memory[task, variant]}
+        | {"memory": memory.get((task, variant), late)}
         for task in tasks
-        for variant in variants
+        for variant in chosen[task]
     ]
     content = provenance(options.seed) | {
         "batch": options.batch,
@@ -628,10 +683,10 @@ def main(argv=None):
         "operations": [{"size": asdict(task), **counted} for task, counted in operations.items()],
         "cells": cells,
     }
-    write_text(options.out / "speed.json", json.dumps(content, indent=1) + "\n")
-    write_text(
-        options.out / "profile.json", json.dumps(provenance(options.seed) | {"sizes": profiles}, indent=1) + "\n"
-    )
+    write_text(options.out / f"{options.name}.json", json.dumps(content, indent=1) + "\n")
+    if options.name == "speed":
+        notes = provenance(options.seed) | {"sizes": profiles}
+        write_text(options.out / "profile.json", json.dumps(notes, indent=1) + "\n")
     print(f"matrix products: {max(speeds) / 1e9:.1f} GFLOP/s at best; "
           f"this process had {share:.0%} of its core")  # fmt: skip
     print_table(cells)

@@ -306,6 +306,37 @@ def test_compiled__two_steps_and_a_prediction__as_eager():
         np.testing.assert_allclose(results["compiled"][1][name], expected, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+def test_first_passes__compiling_for_too_long__given_up():
+    def slow(features, labels):
+        time.sleep(5)
+
+    contender = speed.Contender(torch.nn.Linear(100, 2), slow, None)
+    started = time.perf_counter()
+    assert speed.first_passes(contender, speed.Task(2, 4, 1).rows(12), 4, limit=0.1) is None
+    assert time.perf_counter() - started < 4
+
+
+def test_first_passes__mistake_within_the_limit__not_taken_for_lateness():
+    def wrong(features, labels):
+        raise ZeroDivisionError
+
+    contender = speed.Contender(torch.nn.Linear(100, 2), wrong, None)
+    with pytest.raises(ZeroDivisionError):
+        speed.first_passes(contender, speed.Task(2, 4, 1).rows(12), 4, limit=60)
+
+
+def test_speed__compiled_sizes__no_others_are_compiled(tmp_path, monkeypatch):
+    monkeypatch.setattr(speed, "GEMM_SIZES", (32,))
+    # the checks of shapes that tests switch on cannot be compiled
+    monkeypatch.setattr(torch, "compile", lambda part, **settings: part)
+    few = ["--rounds", "1", "--steps", "1", "--batch", "4", "--no-memory", "--out", str(tmp_path)]
+    sizes = ["--sizes", "5,8,1", "4,8,1", "--compiled-sizes", "4,8,1", "--variants", "eager", "compiled"]
+    speed.main([*few, *sizes])
+    cells = json.loads((tmp_path / "speed.json").read_text())["cells"]
+    assert [(cell["labels"], cell["variant"]) for cell in cells] == [(5, "eager"), (4, "eager"), (4, "compiled")]
+    assert cells[2]["step"]["compile_seconds"] >= 0
+
+
 def test_speed__tiny__writes_every_number(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(speed, "GEMM_SIZES", (32,))
     # a process for each variant would take seconds

@@ -369,6 +369,21 @@ def test_save__with_graph_and_draws__same_bits(region, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(region.features), model.predict_proba(region.features))
 
 
+def test_fit__sparse_graph__is_the_dense_one_in_less_memory(region, tmp_path):
+    n_labels = region.labels.shape[1]
+    ring = np.abs(np.subtract.outer(np.arange(n_labels), np.arange(n_labels))) <= 1
+    dense = HotVAEClassifier(**TINY, graph=ring).fit(region.features, region.labels)
+    lists = HotVAEClassifier(**TINY, graph=sparse.csr_array(ring)).fit(region.features, region.labels)
+    assert lists.graph_.shape == (n_labels, 3)
+    np.testing.assert_allclose(
+        lists.predict_proba(region.features), dense.predict_proba(region.features), rtol=0, atol=1e-5
+    )
+    lists.save(tmp_path / "model")
+    again = HotVAEClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.graph_, lists.graph_)
+    np.testing.assert_array_equal(again.predict_proba(region.features), lists.predict_proba(region.features))
+
+
 def test_save__settings_from_numpy__are_plain_numbers_again(region, tmp_path):
     settings = {**TINY, "dim": np.int64(8), "kl_weight": np.float32(0.5), "encoder_widths": (np.int64(16),)}
     HotVAEClassifier(**settings).fit(region.features, region.labels).save(tmp_path / "model")

@@ -373,3 +373,28 @@ def test_molecule__a_bond_decides__is_learned_along_bonds():
     molecules, labels = np.array(molecules, dtype=object), np.array(labels)
     assert held_out_f1(molecules, labels, encoder="smiles", bonds=True) > 0.95
     assert held_out_f1(molecules, labels, encoder="elements") < 0.75
+
+
+@CLASSIFIERS
+def test_fit_and_predict__threads_not_said__one_of_ours_and_the_callers_after(cls, monkeypatch):
+    seen = []
+    predict = cls._predictor
+
+    def watched(self):
+        seen.append(torch.get_num_threads())
+        return predict(self)
+
+    monkeypatch.setattr(cls, "_predictor", watched)
+    settings = {name: value for name, value in SMALL.items() if name != "n_threads"}
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        model = cls(**settings).fit(TABLE, LABELS)
+        model.predict_proba(TABLE)
+        model.set_params(n_threads=None).predict_proba(TABLE)
+        after = torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+    assert seen[-2:] == [1, 2]
+    assert set(seen[:-1]) == {1}
+    assert after == 2

@@ -150,6 +150,17 @@ def test_predict_command__parquet_to_parquet__streams(model, table, tmp_path, ca
     assert len(pd.read_parquet(tmp_path / "p_binary.parquet")) == 70
 
 
+def test_predict_command__threads__those_asked_for(model, table, tmp_path, monkeypatch):
+    model.save(tmp_path / "m")
+    seen = []
+    probs = type(model)._probs
+    monkeypatch.setattr(type(model), "_probs", lambda self, rows: (seen.append(self.n_threads), probs(self, rows))[1])
+    arguments = ["predict", str(tmp_path / "m"), str(table), "--id-column", "site", "--ignore-unknown"]
+    assert main([*arguments, "--out", str(tmp_path / "p.parquet")]) == 0
+    assert main([*arguments, "--out", str(tmp_path / "q.parquet"), "--threads", "2"]) == 0
+    assert seen == [model.n_threads, 2]
+
+
 # Known labels ---------------------------------------------------------------------------------------------
 
 NAN = np.nan

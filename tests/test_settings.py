@@ -40,6 +40,11 @@ def test_parse_value__typed_text__is_the_value_it_looks_like(text, value):
     assert type(parse_value(text)) is type(value)
 
 
+@pytest.mark.parametrize(("text", "value"), [("2", 2), ("none", None)])
+def test_train_settings__threads__a_number_or_as_many_as_torch_has(text, value):
+    assert train_settings({"n_threads": 1}, ("options", {"threads": text})).parameters == {"n_threads": value}
+
+
 def test_parse_assignments__value_with_equals_sign__splits_at_the_first():
     assert parse_assignments(["selection-metric=a=b"]) == {"selection_metric": "a=b"}
 

@@ -512,6 +512,12 @@ def test_torch_threads__error_inside__number_given_back(n_threads):
     assert [*seen, torch.get_num_threads()] == [n_threads, 2]
 
 
+@pytest.mark.parametrize("n_threads", [0, -1, 1.5, True])
+def test_torch_threads__no_number_of_threads__refused(n_threads):
+    with pytest.raises(ConfigError, match="n_threads must be a whole number of at least 1"), torch_threads(n_threads):
+        pass
+
+
 def test_torch_threads__none__left_alone():
     torch.set_num_threads(2)
     with torch_threads(None):

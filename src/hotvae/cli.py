@@ -259,7 +259,7 @@ def train(
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto (default), cpu, cuda or mps.")] = None,
-    threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads.")] = None,
+    threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads (1).")] = None,
     resume: Annotated[
         bool | None,
         typer.Option("--resume/--no-resume", help="Go on with an interrupted run (default), or start afresh."),
@@ -410,6 +410,9 @@ def predict(
     id_column: IdColumn = None,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="CPU threads; by default as in training.")
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -427,6 +430,8 @@ def predict(
     from hotvae.thresholds import apply_thresholds
 
     model = load_model(model_folder)
+    if threads is not None:
+        model.set_params(n_threads=threads)
     cut = find_threshold(model, binary, threshold)
     if given is None and table.suffix.lower() in _PARQUET and out.suffix.lower() in _PARQUET:
         with _row_progress() as told:

@@ -132,7 +132,7 @@ def run_demo(
     seed: int = 0,
     n_sites: int = 5000,
     progress: Style = "auto",
-    n_threads: int | None = None,
+    n_threads: int | None = 1,
     settings: Mapping[str, Any] | None = None,
     n_trees: int = 300,
 ) -> DemoResult:

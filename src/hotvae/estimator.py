@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import ndtri
 from torch import Tensor, nn
 
@@ -34,7 +35,7 @@ from hotvae.config import (
     find_recipe,
 )
 from hotvae.errors import ConfigError
-from hotvae.graph import check_graph, cooccurrence_graph
+from hotvae.graph import check_graph, cooccurrence_graph, neighbour_lists
 from hotvae.joint_classifier import JointClassifier
 from hotvae.net.encoders import member_mean
 from hotvae.net.losses import bce_loss, hotvae_terms
@@ -115,8 +116,9 @@ class HotVAEClassifier(JointClassifier):
         A linear read-out of the latent beside the messages.
     initial_log_variance : float
         Where the latent log-variances start.
-    graph : "complete", "cooccurrence" or array of bool of shape (n_labels, n_labels)
-        Which labels may talk to each other; ``"cooccurrence"`` keeps edges between labels seen together.
+    graph : "complete", "cooccurrence", array or sparse matrix of bool of shape (n_labels, n_labels)
+        Which labels may talk to each other; ``"cooccurrence"`` keeps edges between labels seen together. With very many
+        labels a sparse matrix spares the memory of all pairs.
     min_count : int
         Rows in which two labels must occur together to keep their edge.
     bce_weight, intermediate_weight, ranking_weight, kl_weight : float
@@ -159,7 +161,8 @@ class HotVAEClassifier(JointClassifier):
     device : str
         ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
     n_threads : int or None
-        CPU threads; None leaves torch's setting.
+        CPU threads. One by default: more gain little, starve each other while others use the machine
+        (docs/performance.md), and change the last bits of a model. None leaves torch's setting, usually all cores.
     progress : {"auto", "bar", "lines", "silent"}
         How training is shown.
     state_file : path or None
@@ -180,7 +183,8 @@ class HotVAEClassifier(JointClassifier):
     scaler_ : FeatureScaler, ActiveColumns, TextTokens, BagOfWords, AtomTokens or ElementPresence
         What makes features ready for the network, learned from training rows.
     graph_ : ndarray or None
-        The label graph; None is the complete one.
+        The label graph; None is the complete one. Of a sparse one the neighbours of each label
+        (:func:`~hotvae.graph.neighbour_lists`).
 
     Examples
     --------
@@ -235,7 +239,7 @@ class HotVAEClassifier(JointClassifier):
         share_layers: bool = NetConfig.share_layers,
         direct_path: bool = NetConfig.direct_path,
         initial_log_variance: float = NetConfig.initial_log_variance,
-        graph: Literal["complete", "cooccurrence"] | NDArray[np.bool_] = "complete",
+        graph: Literal["complete", "cooccurrence"] | NDArray[np.bool_] | sparse.sparray | sparse.spmatrix = "complete",
         min_count: int = 1,
         bce_weight: float = LossWeights.bce,
         intermediate_weight: float = LossWeights.intermediate,
@@ -263,7 +267,7 @@ class HotVAEClassifier(JointClassifier):
         precision: Precision = TrainConfig.precision,
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
-        n_threads: int | None = None,
+        n_threads: int | None = 1,
         progress: Style = "silent",
         state_file: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -364,7 +368,7 @@ class HotVAEClassifier(JointClassifier):
             ranking_scale=self.ranking_scale,
         )
 
-    def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | NDArray[np.int64] | None:
         if isinstance(self.graph, str):
             if self.graph == "complete":
                 return None
@@ -373,6 +377,8 @@ class HotVAEClassifier(JointClassifier):
             raise ConfigError(
                 f"graph must be 'complete', 'cooccurrence' or an array; got {self.graph!r}. See hotvae.graph."
             )
+        if sparse.issparse(self.graph):
+            return neighbour_lists(self.graph, self.n_labels_)
         return check_graph(np.asarray(self.graph), self.n_labels_)
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:

@@ -72,8 +72,8 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
     def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:
         """Return the loss terms of the network and their weights."""
 
-    def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Return the label graph from training rows; None is the complete one."""
+    def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | NDArray[np.int64] | None:
+        """Return the label graph from training rows, or lists of neighbours; None is the complete one."""
         return None
 
     # From features to the encoder --------------------------------------------------------------------------
@@ -138,7 +138,8 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         if validation is not None:
             held_rows = Rows(validation.features, validation.labels.astype(self._dtype()))
         graph = self._label_graph(train.labels)
-        self.graph_ = None if graph is None or graph.all() else graph
+        is_complete = graph is None or (graph.dtype == np.bool_ and graph.all())
+        self.graph_ = None if is_complete else graph
         config = self._config(TrainConfig)
         device = choose_device(self.device)
         with torch_threads(self.n_threads):

@@ -361,7 +361,7 @@ def _parameter(name: str, value: Any, default: Any, where: str) -> Any:
     """Check a parameter by the type of its default; text from a file may be a number, as YAML reads 1e-4."""
     if isinstance(value, str):
         value = parse_value(value)
-    if default is None:  # random_state and n_threads
+    if default is None or name == "n_threads":  # None is a random seed, and as many threads as torch has
         if value is not None:
             _check(name, value, _COUNT, where)
         return value

@@ -30,6 +30,7 @@ from hotvae.config import TrainConfig
 from hotvae.data.tokens import TokenRows
 from hotvae.errors import ConfigError, DataError, DataWarning, TrainingError
 from hotvae.metrics import METRICS, THRESHOLDS, score
+from hotvae.parameters import require_count
 from hotvae.progress import Progress, Silent
 
 Matrix = NDArray[np.floating[Any]] | sparse.csr_array | sparse.csr_matrix | TokenRows
@@ -369,6 +370,11 @@ def choose_device(device: str) -> torch.device:
 def torch_threads(n_threads: int | None) -> Iterator[None]:
     """Use ``n_threads`` inside the block and give the old number back after it; None leaves it alone.
 
+    Raises
+    ------
+    ConfigError
+        When the number is not 1 or more.
+
     Examples
     --------
     >>> with torch_threads(1):
@@ -376,7 +382,7 @@ def torch_threads(n_threads: int | None) -> Iterator[None]:
     1
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(n_threads or before)
+    torch.set_num_threads(before if n_threads is None else require_count("n_threads", n_threads))
     try:
         yield
     finally:

@@ -107,7 +107,7 @@ class MPVAE(ProbitClassifier):
         precision: Precision = TrainConfig.precision,
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
-        n_threads: int | None = None,
+        n_threads: int | None = 1,
         progress: Style = "silent",
         state_file: str | os.PathLike[str] | None = None,
     ) -> None:

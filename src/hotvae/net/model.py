@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from hotvae.config import NetConfig
 from hotvae.errors import ConfigError
+from hotvae.net.attention import Neighbours
 from hotvae.net.decoder import Decoder
 from hotvae.net.encoders import code_labels, encode, make_encoder, make_label_encoder, member_mean
 from hotvae.net.known import KnownEncoder, hide_some
@@ -58,8 +59,9 @@ class HotVAE(nn.Module):
         Columns of the feature table and of the label table.
     config : NetConfig
         Shape of the network.
-    graph : Tensor of bool of shape (label, label), optional
-        Label graph with self-edges; None for the complete graph.
+    graph : Tensor, optional
+        Label graph with self-edges, of bool or as lists of neighbours (see :class:`~hotvae.net.decoder.Decoder`);
+        None for the complete graph.
     feature_encoder : nn.Module, optional
         Any encoder (see :mod:`hotvae.net.encoders`); by default a multi-layer perceptron.
     label_encoder : nn.Module, optional
@@ -84,7 +86,7 @@ class HotVAE(nn.Module):
         n_features: int,
         n_labels: int,
         config: NetConfig,
-        graph: GraphMask | None = None,
+        graph: GraphMask | Neighbours | None = None,
         feature_encoder: nn.Module | None = None,
         label_encoder: nn.Module | None = None,
         initial_logits: Float[Tensor, " label"] | None = None,
