@@ -5,7 +5,7 @@
     python -m benchmarks.conditional --quick               (a smoke run in a minute or two; nothing is kept)
     python -m benchmarks.conditional --render              (only writes the tables of docs/conditional.md)
 
-Rows are split as the catalogue says. HOT-VAE has the preset of the set where there is one; every model sees the same
+Rows are split as the catalogue says. HOT-VAE has the preset of the set, or of one like it; every model sees the same
 columns. Which labels of a test row are known is drawn five times for each share, the same for every model. Every cell
 (set, model, seed) runs in a process of its own on one thread, is ended after ``--limit`` seconds, and is written to
 ``benchmarks/results/conditional.json`` when it is done: a run that was stopped goes on where it ended.
@@ -31,6 +31,7 @@ from benchmarks.baselines import ONE_THREAD, timed
 from torch import nn
 
 from hotvae.baselines.plain import PlainNetClassifier
+from hotvae.benchmark.cells import PRESET_OF
 from hotvae.classifier import LabelledRows
 from hotvae.config import NetConfig
 from hotvae.data.catalog import load
@@ -155,7 +156,7 @@ class PerceptronConditioner(Conditioner):
 
 
 # By the names of cells: class, settings, and which settings come from the preset of the set.
-ENCODER = ("encoder_widths", "encoder_dropout", "numeric_embedding_dim")
+ENCODER = ("encoder_widths", "encoder_dropout", "latent_dim", "numeric_embedding_dim")
 # A matrix that starts at nothing needs many steps: small sets get more of them.
 STEPS = {"learning_rate": 3e-3, "max_epochs": 60, "patience": 20}
 MORE_STEPS = {"max_epochs": 200, "patience": 60, "batch_size": 32}
@@ -182,7 +183,7 @@ TITLES = {
 def settings_of(model, name):
     """Return the settings of a cell that are not the defaults of its model."""
     cls, settings, taken = MODELS[model]
-    preset = read_preset(name, cls().get_params())
+    preset = read_preset(PRESET_OF.get(name, name), cls().get_params())
     plain = {key: tuple(value) if isinstance(value, list) else value for key, value in preset.items()}
     plain.pop("coordinates_as_features", None)  # belongs to the rows, for every model
     more = MORE_STEPS if issubclass(cls, Conditioner) and name in SMALL_SETS else {}
@@ -196,7 +197,7 @@ def rows_of(name, seed):
     """Read a set: features and labels of its training, validation and test rows."""
     named = load(name, seed=seed)
     data = named.dataset
-    if read_preset(name, ()).get("coordinates_as_features"):
+    if read_preset(PRESET_OF.get(name, name), ()).get("coordinates_as_features"):
         data = data.with_coordinates_as_features()
     parts = [data.take(rows) for rows in (named.split.train, named.split.validation, named.split.test)]
     return [(np.asarray(part.features, dtype=np.float64), np.asarray(part.labels)) for part in parts]

@@ -65,10 +65,10 @@ _SHARED = (
 )
 # A network that may train longer than its rivals would win by that alone; fewer epochs than its own no rival gets.
 _AT_LEAST = ("max_epochs", "patience")
-# Sets without a preset of their own that resemble one that has.
-_PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("butterfly", "plant", "trees", "vegetation")} | {
+PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("butterfly", "plant", "trees", "vegetation")} | {
     "bbs_clark2003_2009": "bbs_like_ebird100",
 }
+"""Sets without a preset of their own, and one that they resemble and that has."""
 _VIRTUAL = re.compile(r"virtual-(\d+)-(\d+)")
 _RELATIVES = 5  # as in hotvae train --graph tree.nwk
 
@@ -232,7 +232,7 @@ def recipe_of(cell: Cell) -> Recipe:
     """
     cls = VARIANTS.get(cell.model) or find_classifier(cell.model)
     known = cls().get_params(deep=False)
-    preset_name = _PRESET_OF.get(cell.data, cell.data)
+    preset_name = PRESET_OF.get(cell.data, cell.data)
     preset = {ALIASES.get(name, name): value for name, value in read_preset(preset_name, known).items()}
     if not issubclass(cls, HotVAEClassifier):
         kept = (*_SHARED, *_AT_LEAST, *OPTIONS, *(("learning_rate", "batch_size") if cell.model == "plain" else ()))
