@@ -41,7 +41,7 @@ def named(monkeypatch, tmp_path):
 
 def test_recipe__hotvae__whole_preset():
     recipe = recipe_of(Cell("tables", "hotvae", "hotvae", "bibtex"))
-    assert recipe.parameters["direct_epochs"] == 20
+    assert recipe.parameters["direct_epochs"] == 27
     assert recipe.parameters["kl_weight"] == 0.0
 
 
