@@ -29,8 +29,8 @@ _NOTES = {
     "training": (
         "Training",
         "How the losses and measures went from epoch to epoch; the ring is the epoch that was kept. The height of a "
-        "training loss means nothing by itself: it is a sum of several terms. Look whether the validation curves "
-        "have settled.",
+        "training loss means nothing by itself: it is a sum of several terms, and it jumps where labels begin to "
+        "pass messages, which adds one. Look whether the validation curves have settled.",
     ),
     "measures": (
         "How good the predictions are",
@@ -213,7 +213,7 @@ def _network_section(network: dict[str, Any]) -> str:
     focus = _picker("network-label", "Look at")
     key = (
         '<p class="key"><span class="swatch together"></span> found together&ensp;<span class="swatch apart"></span> '
-        "avoid each other&ensp;wide: strong&ensp;dashed: clear over all rows, not here</p>"
+        "avoid each other&ensp;wide: strong&ensp;dashed: clear over all rows, not here&ensp;small dot: no line here</p>"
     )
     changes = (
         '<p class="soft">Moving the slider uses the rows of one fifth of the gradient at a time; a line is clear '
