@@ -243,3 +243,23 @@ def test_decoder__dropout__acts_while_training_only(sharing):
     assert not torch.equal(decoder(tokens), decoder(tokens))
     decoder.eval()
     assert torch.equal(decoder(tokens), decoder(tokens))
+
+
+def test_decoder__messages_that_add_nothing__are_not_passed_in_predictions():
+    """After direct epochs the read-out of states is exactly zero: the same bits without a single round."""
+    decoder = scrambled(Decoder(5, small_config(direct_path=True), single_token=True))
+    tokens = normal(7, 1, 4)
+    loud = decoder.eval()(tokens)
+    with torch.no_grad():
+        decoder.weight.zero_()
+    rounds = []
+    whole = decoder._decode
+    decoder._decode = lambda *arguments: rounds.append(1) or whole(*arguments)
+    passed = decoder.train()(tokens)
+    assert rounds
+    rounds.clear()
+    silent = decoder.eval()(tokens)
+    assert not rounds
+    assert silent.shape == (1, 7, 5)
+    assert torch.equal(silent[-1], passed[-1])
+    assert not torch.equal(silent[-1], loud[-1])

@@ -113,9 +113,12 @@ class Decoder(nn.Module):
         self._known: tuple[Tensor | None, int | None, Core] | None = None
 
     def forward(self, tokens: Tokens, token_mask: TokenMask | None = None) -> LayerLogits:
-        """Decode latent tokens into the logits after every layer; the last is the prediction."""
+        """Decode latent tokens into the logits after every layer; the last is the prediction.
+
+        Where no message would be heard there is one set of logits, that of the direct path.
+        """
         first_guess = 0.0 if self.direct is None else self.direct(token_mean(tokens, token_mask))
-        if not self.messages_on:
+        if self.direct is not None and (not self.messages_on or self._is_silent()):
             return (self.bias + first_guess).unsqueeze(0)
         layers = self._layers(tokens)
         n_rows = len(tokens)
@@ -131,6 +134,10 @@ class Decoder(nn.Module):
             for rows, mask in zip(blocks, masks, strict=True)
         ]
         return torch.cat(logits, dim=1) + first_guess
+
+    def _is_silent(self) -> bool:
+        """Say whether messages add exactly nothing, as after direct epochs: then a prediction need not pass them."""
+        return not self.training and not torch.compiler.is_compiling() and not bool(self.weight.any())
 
     def _layers(self, tokens: Tokens) -> list[Round]:
         """Every round of messages: written out by hand where that is possible, the modules themselves elsewhere."""
