@@ -106,8 +106,8 @@ def test_mlknn__published_split__reaches_the_textbook_value(name, least):
 @needs_data
 @pytest.mark.data
 @pytest.mark.slow
-def test_mlknn__on_scene__is_twenty_times_faster_than_the_loop():
-    path = os.path.join(DATA, "scene.npz")
+def test_mlknn__on_yeast__is_twenty_times_faster_than_the_loop():
+    path = os.path.join(DATA, "yeast.npz")
     data = read_table(path)
     with np.load(path, allow_pickle=False) as file:
         train, test = file["train_idx"], file["test_idx"]
