@@ -141,7 +141,7 @@ def test_settings__preset__whole_for_hotvae_encoder_for_conditioners_none_for_ot
     assert set(told) == (set(conditional.ENCODER) & set(preset)) | set(conditional.STEPS)
     assert conditional.settings_of("matrix", "norberg_butterfly")["max_epochs"] == 200
     assert conditional.settings_of("probit", name) == {}
-    assert conditional.settings_of("hotvae", "norberg_butterfly") == conditional.settings_of("hotvae", "norberg_birds")
+    assert conditional.settings_of("hotvae", "norberg_plant") == conditional.settings_of("hotvae", "norberg_birds")
 
 
 # Running ----------------------------------------------------------------------------------------------------

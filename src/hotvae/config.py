@@ -213,6 +213,10 @@ class FrontConfig(_Checked):
     ----------
     scaling : {"standard", "robust", "quantile", "none"}
         How numeric columns are scaled (see :class:`~hotvae.data.scaling.FeatureScaler`).
+    spatial_units : int
+        Nearness to so many places as further columns (see :class:`~hotvae.data.spatial.SpatialUnits`); 0 for none.
+    spatial_columns : pair of str or int
+        The columns that say where a row is: names, or positions, from the end when negative.
     max_tokens : int
         Most active columns, words or atoms of a row that are read.
     min_word_count : int
@@ -229,6 +233,8 @@ class FrontConfig(_Checked):
     """
 
     scaling: Scaling = "standard"
+    spatial_units: int = 0
+    spatial_columns: tuple[str | int, ...] = (-2, -1)
     max_tokens: int = 300
     min_word_count: int = 2
     max_words: int = 20_000
@@ -237,6 +243,9 @@ class FrontConfig(_Checked):
     def __post_init__(self) -> None:
         self._require_choices()
         self._require_counts("max_tokens", "min_word_count", "max_words")
+        self._require_counts("spatial_units", least=0)
+        pair = isinstance(self.spatial_columns, tuple) and len(self.spatial_columns) == 2
+        self._require("spatial_columns", pair, "be a pair of names or positions")
         self._require("bonds", isinstance(self.bonds, bool), "be True or False")
 
 

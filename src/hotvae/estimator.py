@@ -96,6 +96,10 @@ class HotVAEClassifier(JointClassifier):
         Less memory for a third more time.
     scaling : {"standard", "robust", "quantile", "none"}
         How numeric columns are scaled.
+    spatial_units : int
+        Nearness to so many places as further columns, for rows that are sites; 0 for none.
+    spatial_columns : pair of str or int
+        The coordinates: names of columns, or positions, from the end when negative.
     max_tokens : int
         Most active columns, words or atoms of a row that are read.
     min_word_count, max_words : int
@@ -226,6 +230,8 @@ class HotVAEClassifier(JointClassifier):
         label_groups: int = NetConfig.label_groups,
         checkpointing: bool = NetConfig.checkpointing,
         scaling: Scaling = FrontConfig.scaling,
+        spatial_units: int = FrontConfig.spatial_units,
+        spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
         max_tokens: int = FrontConfig.max_tokens,
         min_word_count: int = FrontConfig.min_word_count,
         max_words: int = FrontConfig.max_words,
@@ -291,6 +297,8 @@ class HotVAEClassifier(JointClassifier):
         self.label_groups = label_groups
         self.checkpointing = checkpointing
         self.scaling = scaling
+        self.spatial_units = spatial_units
+        self.spatial_columns = spatial_columns
         self.max_tokens = max_tokens
         self.min_word_count = min_word_count
         self.max_words = max_words

@@ -85,6 +85,11 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
 
     def _front(self) -> Front:
         kind, config = self._kind(), self._config(FrontConfig)
+        if config.spatial_units and kind != "mlp":
+            raise ConfigError(
+                f"spatial_units must be 0 with encoder {kind!r}, which reads no columns of numbers; got "
+                f"{config.spatial_units}. Use encoder='mlp'."
+            )
         if kind == "set":
             return ActiveColumns(config.max_tokens)
         if kind == "text":
@@ -93,7 +98,7 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
             return BagOfWords(min_word_count=config.min_word_count, max_words=config.max_words)
         if kind == "smiles":
             return AtomTokens(config.bonds, config.max_tokens)
-        return ElementPresence() if kind == "elements" else FeatureScaler(config.scaling)
+        return ElementPresence() if kind == "elements" else _scaler(config)
 
     def _restored_front(self, state: dict[str, Any]) -> Front:
         restore: Callable[[dict[str, Any]], Front] = _RESTORED.get(self._kind(), FeatureScaler.from_state)
@@ -249,6 +254,10 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
             tags.input_tags.one_d_array = tags.input_tags.string = True
             tags.input_tags.two_d_array = tags.input_tags.sparse = False
         return tags
+
+
+def _scaler(config: FrontConfig) -> FeatureScaler:
+    return FeatureScaler(config.scaling, spatial_units=config.spatial_units, spatial_columns=config.spatial_columns)
 
 
 def own_encoder(encoder: str | nn.Module) -> nn.Module | None:

@@ -61,11 +61,21 @@ _SHARED = (
         "numeric_frequencies",
         "frequency_scale",
     ),
-    *("weight_decay", "selection_metric", "scaling", "max_words", "min_word_count", "max_tokens", "bonds"),
+    *(
+        "weight_decay",
+        "selection_metric",
+        "scaling",
+        "spatial_units",
+        "spatial_columns",
+        "max_words",
+        "min_word_count",
+        "max_tokens",
+        "bonds",
+    ),
 )
 # A network that may train longer than its rivals would win by that alone; fewer epochs than its own no rival gets.
 _AT_LEAST = ("max_epochs", "patience")
-PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("butterfly", "plant", "trees", "vegetation")} | {
+PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("plant", "trees", "vegetation")} | {
     "bbs_clark2003_2009": "bbs_like_ebird100",
 }
 """Sets without a preset of their own, and one that they resemble and that has."""

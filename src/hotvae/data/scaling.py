@@ -20,6 +20,7 @@ from hotvae.data.dataset import (
     numeric_matrix,
     text_levels,
 )
+from hotvae.data.spatial import SpatialUnits
 from hotvae.data.tables import align_columns, check_kinds
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
 
@@ -57,11 +58,16 @@ class FeatureScaler:
         * ``"none"``: left as they are.
 
         For sparse arrays all but ``"none"`` divide by the largest absolute value.
+    spatial_units : int
+        Nearness to so many places, :class:`~hotvae.data.spatial.SpatialUnits`, as further columns. Dense tables only.
+    spatial_columns : pair of str or int
+        The two columns that say where a row is: names, or positions, counted from the end when negative. By default the
+        last two, where coordinates stand that were made features.
 
     Attributes
     ----------
     feature_names_in, feature_names_out : tuple of str
-        Columns before and after; numbers come first, then indicators, then one-hot columns.
+        Columns before and after; numbers come first, then indicators, one-hot columns and nearness to places.
     kinds : tuple of {"numeric", "categorical"}
         Kind of each column that goes in.
     is_sparse : bool
@@ -77,10 +83,18 @@ class FeatureScaler:
     array([[3., 0., 1.]], dtype=float32)
     """
 
-    def __init__(self, method: Scaling = "standard") -> None:
+    def __init__(
+        self,
+        method: Scaling = "standard",
+        *,
+        spatial_units: int = 0,
+        spatial_columns: Sequence[str | int] = (-2, -1),
+    ) -> None:
         if method not in get_args(Scaling):
             raise ConfigError(f"method must be one of {listed(get_args(Scaling))}; got {method!r}. Choose one.")
         self.method: Scaling = method
+        self.spatial_units = spatial_units
+        self.spatial_columns = tuple(spatial_columns)
         self.feature_names_in: tuple[str, ...] = ()
         self.kinds: tuple[FeatureKind, ...] = ()
         self.is_sparse = False
@@ -93,6 +107,9 @@ class FeatureScaler:
         self._knots: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
         # One entry per categorical column, in order; None = the level "missing".
         self._levels: list[list[str | None]] = []
+        # Places, and which numeric columns say where a row is.
+        self._places: SpatialUnits | None = None
+        self._where: list[int] = []
 
     @property
     def feature_names_out(self) -> tuple[str, ...]:
@@ -104,7 +121,7 @@ class FeatureScaler:
             for name, levels in zip(categorical, self._levels, strict=True)
             for level in levels
         ]
-        return (*numeric, *indicators, *one_hot)
+        return (*numeric, *indicators, *one_hot, *(self._places.names() if self._places else ()))
 
     @property
     def n_numeric(self) -> int:
@@ -114,7 +131,8 @@ class FeatureScaler:
     @property
     def n_features_out(self) -> int:
         """Number of columns that come out."""
-        return len(self._median) + int(self._had_missing.sum()) + sum(map(len, self._levels))
+        n_places = len(self._places.centres) if self._places else 0
+        return len(self._median) + int(self._had_missing.sum()) + sum(map(len, self._levels)) + n_places
 
     def fit(self, features: Any, feature_names: Sequence[str] | None = None) -> "FeatureScaler":
         """Learn medians, means, deviations and levels.
@@ -135,6 +153,8 @@ class FeatureScaler:
         ------
         DataError
             No rows, infinite values, or a column without any value.
+        ConfigError
+            Spatial units of columns that are not there, or of a sparse table.
         """
         table, self.feature_names_in = as_feature_table(features, feature_names or ())
         if len(self.feature_names_in) != table.shape[1]:
@@ -146,9 +166,16 @@ class FeatureScaler:
             raise DataError(f"features must have rows and columns; got shape {tuple(table.shape)}. Choose some rows.")
         self.kinds = feature_kinds(table)
         self.is_sparse = not isinstance(table, np.ndarray | pd.DataFrame)
-        self._levels, self._knots = [], []
+        self._levels, self._knots, self._places, self._where = [], [], None, []
+        if self.spatial_units:
+            self._where = self._spatial_positions()
         if isinstance(table, np.ndarray | pd.DataFrame):
-            self._fit_numeric(self._numeric_values(table))
+            values = self._numeric_values(table)
+            self._fit_numeric(values)
+            if self.spatial_units:
+                sites = values[:, self._where]
+                known = np.where(np.isnan(sites), self._median[self._where], sites)
+                self._places = SpatialUnits(self.spatial_units).fit(known)
             if isinstance(table, pd.DataFrame):
                 self._levels = [_sorted_levels(table[name]) for name in self._names("categorical")]
         else:
@@ -208,6 +235,8 @@ class FeatureScaler:
         out[:, n_numeric : n_numeric + n_indicators] = missing[:, self._had_missing]
         if isinstance(table, pd.DataFrame):
             self._fill_one_hot(out[:, n_numeric + n_indicators :], table)
+        if self._places is not None:
+            out[:, -len(self._places.centres) :] = self._places.transform(values[:, self._where])
         return out
 
     def state(self) -> dict[str, Any]:
@@ -235,6 +264,7 @@ class FeatureScaler:
             "had_missing": self._had_missing.tolist(),
             "knots": [[part.tolist() for part in knots] for knots in self._knots],
             "levels": [list(levels) for levels in self._levels],
+            "places": None if self._places is None else {"columns": self._where, **self._places.state()},
         }
 
     @classmethod
@@ -271,6 +301,11 @@ class FeatureScaler:
                 for values, scores in state.get("knots", [])
             ]
             scaler._levels = [list(levels) for levels in state["levels"]]
+            places = state.get("places")  # models of version 0.1 have none
+            if places is not None:
+                scaler._places = SpatialUnits.from_state(places)
+                scaler._where = [int(column) for column in places["columns"]]
+                scaler.spatial_units = scaler._places.n_units
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"scaler state must be complete; got {error!r}. Save the model anew.") from error
         sizes = (scaler._median, scaler._center, scaler._scale, scaler._had_missing)
@@ -281,9 +316,33 @@ class FeatureScaler:
             or len(scaler._levels) != scaler.kinds.count("categorical")
             or len(scaler._knots) != (n_numeric if scaler.method == "quantile" and not scaler.is_sparse else 0)
             or any(values.shape != scores.shape or values.ndim != 1 for values, scores in scaler._knots)
+            or len(scaler._where) not in (0, 2)
+            or not all(0 <= column < n_numeric for column in scaler._where)
         ):
             raise ModelError("scaler state must have one entry per column; got parts of other lengths. Save it anew.")
         return scaler
+
+    def _spatial_positions(self) -> list[int]:
+        """Find the two spatial columns among the numeric ones."""
+        told, numeric = self.spatial_columns, self._names("numeric")
+        if self.is_sparse:
+            raise ConfigError(
+                f"spatial_units must be 0 for a sparse table; got {self.spatial_units}. "
+                "Pass a dense one with two coordinates."
+            )
+        # bool is an int, and no column.
+        names = [
+            self.feature_names_in[column]
+            if type(column) is int and -len(self.kinds) <= column < len(self.kinds)
+            else column
+            for column in told
+        ]
+        if len(set(names)) != 2 or not all(name in numeric for name in names):
+            raise ConfigError(
+                f"spatial_columns must be two numeric columns; got {told} of {listed(self.feature_names_in)}. "
+                "Name the two coordinates, or set spatial_units=0."
+            )
+        return [numeric.index(str(name)) for name in names]
 
     def _names(self, kind: FeatureKind) -> list[str]:
         return [name for name, is_kind in zip(self.feature_names_in, self.kinds, strict=True) if is_kind == kind]
