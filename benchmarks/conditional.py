@@ -155,16 +155,18 @@ class PerceptronConditioner(Conditioner):
     part = PerceptronPart
 
 
-# By the names of cells: class, settings, and which settings come from the preset of the set.
-ENCODER = ("encoder_widths", "encoder_dropout", "latent_dim", "numeric_embedding_dim")
+# How rows are read, and the shape of the perceptron: for every network that HOT-VAE is compared with.
+READING = ("spatial_units", "spatial_columns")
+ENCODER = (*READING, "encoder_widths", "encoder_dropout", "latent_dim", "numeric_embedding_dim")
 # A matrix that starts at nothing needs many steps: small sets get more of them.
 STEPS = {"learning_rate": 3e-3, "max_epochs": 60, "patience": 20}
 MORE_STEPS = {"max_epochs": 200, "patience": 60, "batch_size": 32}
 SMALL_SETS = ("norberg_butterfly", "bbs2011_wilkinson")
+# By the names of cells: class, settings, and which settings come from the preset of the set.
 MODELS = {
     "hotvae": (CLASSIFIERS["hotvae"], {}, None),
-    "probit": (CLASSIFIERS["probit"], {}, ()),
-    "probit_mlp": (CLASSIFIERS["probit"], {"mean": "mlp"}, ()),
+    "probit": (CLASSIFIERS["probit"], {}, READING),
+    "probit_mlp": (CLASSIFIERS["probit"], {"mean": "mlp"}, READING),
     # Fewer chains and penalties than its defaults: a chain of 370 species takes half a minute.
     "chain_ensemble": (CLASSIFIERS["chain_ensemble"], {"n_chains": 5, "penalties": (0.1, 0.3, 1.0)}, ()),
     "matrix": (MatrixConditioner, STEPS, ENCODER),

@@ -140,7 +140,7 @@ def test_settings__preset__whole_for_hotvae_encoder_for_conditioners_none_for_ot
     told = conditional.settings_of("matrix", name)
     assert set(told) == (set(conditional.ENCODER) & set(preset)) | set(conditional.STEPS)
     assert conditional.settings_of("matrix", "norberg_butterfly")["max_epochs"] == 200
-    assert conditional.settings_of("probit", name) == {}
+    assert set(conditional.settings_of("probit", name)) == set(conditional.READING) & set(preset)
     assert conditional.settings_of("hotvae", "norberg_plant") == conditional.settings_of("hotvae", "norberg_birds")
 
 

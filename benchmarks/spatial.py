@@ -1,0 +1,132 @@
+"""What nearness to places is worth, on rows held out of the published training rows; no test row is read.
+
+    python -m benchmarks.spatial                      (needs HOTVAE_DATA_DIR)
+    python -m benchmarks.spatial --sets norberg_birds
+    python -m benchmarks.spatial --render             (writes the table of docs/encoders.md)
+
+The network is the plain one (same encoder, no label decoder), which trains in seconds; settings are those of the set's
+preset. A quarter of the rows is held out in two ways, "scattered" at random and "beyond" at one end of the map, where
+no training site is near; of the others an eighth chooses the epoch. Rows are read without coordinates, with the two
+coordinates, and with these and nearness to 50 or 100 places.
+
+Writes ``benchmarks/results/spatial.json``; finished cells are kept, ``--fresh`` runs them anew.
+"""
+
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from benchmarks.speed import RESULTS, provenance
+
+from hotvae.benchmark.cells import recipe_of
+from hotvae.benchmark.experiments import NORBERG, Cell
+from hotvae.data.catalog import load
+from hotvae.data.splits import split_dataset
+from hotvae.errors import DataWarning
+from hotvae.metrics import log_loss
+from hotvae.report import write_text
+
+SETS = (*(f"norberg_{taxon}" for taxon in NORBERG), "bbs2011_wilkinson", "bbs_like_ebird100")
+READINGS = {"no coordinates": None, "coordinates": 0, "+ 50 places": 50, "+ 100 places": 100}
+HELD_OUT = ("scattered", "beyond")
+SHARE, VALIDATION = 0.25, 0.125
+PAGE = Path(__file__).parent.parent / "docs" / "encoders.md"
+BEGIN, END = "<!-- spatial: begin -->\n", "<!-- spatial: end -->\n"
+
+
+def held_out(data, way, seed):
+    """Rows to learn from, to choose the epoch by, and held out, all of them published training rows."""
+    if way == "scattered":
+        parts = split_dataset(
+            data, kind="random", fractions=(1 - SHARE - VALIDATION, VALIDATION, SHARE), random_state=seed
+        )
+        return parts.train, parts.validation, parts.test
+    # The first principal direction of the map, to one of its ends: even seeds to the one, odd ones to the other.
+    places = data.coordinates - data.coordinates.mean(axis=0)
+    along = places @ np.linalg.svd(places, full_matrices=False)[2][0] * (-1) ** seed
+    order = np.argsort(along, kind="stable")
+    n_held = round(SHARE * len(order))
+    near = np.random.default_rng(seed).permutation(order[:-n_held])
+    n_validation = round(VALIDATION * len(order))
+    return near[n_validation:], near[:n_validation], order[-n_held:]
+
+
+def measure(name, way, places, seed):
+    """Log loss of the rows held out, and CPU seconds of training."""
+    named = load(name, seed=0)
+    data = named.dataset.take(np.sort(np.concatenate([named.split.train, named.split.validation])))
+    train, validation, held = held_out(data, way, seed)
+    if places is not None:
+        data = data.with_coordinates_as_features()
+    features, labels = np.asarray(data.features, dtype=np.float64), np.asarray(data.labels)
+    recipe = recipe_of(Cell("communities", "plain", "plain", name))
+    settings = recipe.parameters | {"spatial_units": places or 0, "random_state": seed, "n_threads": 1}
+    started = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # rare species have one class in some part
+        model = recipe.cls(**settings).fit(
+            features[train], labels[train], validation=(features[validation], labels[validation])
+        )
+    return {
+        "log_loss": log_loss(labels[held], model.predict_proba(features[held])),
+        "seconds": time.process_time() - started,
+        "n_rows": [len(train), len(validation), len(held)],
+    }
+
+
+def render(cells):
+    """Write the table: a line for each set and way, the lowest log loss in bold."""
+    found = {(c["set"], c["held_out"], c["reading"]): [] for c in cells}
+    for cell in cells:
+        found[cell["set"], cell["held_out"], cell["reading"]].append(cell["log_loss"])
+    lines = [f"| rows held out | {' | '.join(READINGS)} |", "|---|" + "---:|" * len(READINGS)]
+    for name in SETS:
+        for way in HELD_OUT:
+            means = [np.mean(found.get((name, way, reading), [np.nan])) for reading in READINGS]
+            if np.isnan(means).any():
+                continue
+            shown = [f"{value:.4f}".removeprefix("0") for value in means]
+            best = shown[int(np.argmin(means))]
+            cells_shown = (f"**{text}**" if text == best else text for text in shown)
+            lines.append(f"| `{name}`, {way} | {' | '.join(cells_shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(argv=None):
+    """Measure the cells that are missing, and write results or the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--fresh", action="store_true", help="run the cells asked for anew")
+    parser.add_argument("--render", action="store_true", help="run nothing; write the table of docs/encoders.md")
+    parser.add_argument("--results", type=Path, default=RESULTS / "spatial.json")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    options = parser.parse_args(argv)
+    cells = json.loads(options.results.read_text(encoding="utf-8"))["cells"] if options.results.is_file() else []
+    if options.render:
+        before, rest = options.page.read_text(encoding="utf-8").split(BEGIN)
+        write_text(options.page, before + BEGIN + render(cells) + END + rest.split(END)[1])
+        return
+    asked = [
+        {"set": name, "held_out": way, "reading": reading, "seed": seed}
+        for name in options.sets
+        for seed in options.seeds
+        for way in HELD_OUT
+        for reading in READINGS
+    ]
+    for key in asked:
+        same = [cell for cell in cells if key.items() <= cell.items()]
+        if same and not options.fresh:
+            continue
+        cell = key | measure(key["set"], key["held_out"], READINGS[key["reading"]], key["seed"])
+        cell |= provenance(key["seed"])
+        cells = [kept for kept in cells if kept not in same] + [cell]
+        write_text(options.results, json.dumps({"cells": cells}, indent=1) + "\n")
+        print(f"{key['set']}  {key['held_out']}  {key['reading']}  {cell['log_loss']:.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
