@@ -75,9 +75,7 @@ _SHARED = (
 )
 # A network that may train longer than its rivals would win by that alone; fewer epochs than its own no rival gets.
 _AT_LEAST = ("max_epochs", "patience")
-PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("plant", "trees", "vegetation")} | {
-    "bbs_clark2003_2009": "bbs_like_ebird100",
-}
+PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("plant", "trees", "vegetation")}
 """Sets without a preset of their own, and one that they resemble and that has."""
 _VIRTUAL = re.compile(r"virtual-(\d+)-(\d+)")
 _RELATIVES = 5  # as in hotvae train --graph tree.nwk
