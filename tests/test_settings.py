@@ -155,6 +155,20 @@ def test_train_settings__coordinates_as_list__become_the_text_of_the_option():
     assert train_settings(PARAMETERS, ("f", {"coordinates": ["lon", "lat"]})).coordinates == "lon,lat"
 
 
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [("lon,lat", ("lon", "lat")), (["lon", "lat"], ("lon", "lat")), ("[0, 1]", (0, 1)), ([-2, "lat"], (-2, "lat"))],
+)
+def test_train_settings__spatial_columns__are_names_or_positions(told, expected):
+    settings = train_settings({"spatial_columns": (-2, -1)}, ("command line", {"spatial_columns": told}))
+    assert settings.parameters["spatial_columns"] == expected
+
+
+def test_train_settings__spatial_columns_of_another_kind__are_refused():
+    with pytest.raises(ConfigError, match="spatial_columns must be two columns"):
+        train_settings({"spatial_columns": (-2, -1)}, ("command line", {"spatial_columns": [0.5, 1]}))
+
+
 def test_train_settings__list_of_numbers__is_taken_and_checked():
     settings = train_settings({"penalties": (0.1, 1.0)}, ("--set", {"penalties": [0.5, 2]}))
     assert settings.parameters == {"penalties": (0.5, 2)}

@@ -326,11 +326,19 @@ def _are_numbers(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(_is_number(item) for item in value)
 
 
+def _are_columns(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) or _is_count(item) for item in value)
+
+
 _FLAG: tuple[str, Callable[[Any], bool]] = ("be true or false", lambda value: isinstance(value, bool))
 _TEXT: tuple[str, Callable[[Any], bool]] = ("be text", lambda value: isinstance(value, str))
 _COUNT: tuple[str, Callable[[Any], bool]] = ("be a whole number", _is_count)
 _NUMBER: tuple[str, Callable[[Any], bool]] = ("be a number", _is_number)
 _COUNTS: tuple[str, Callable[[Any], bool]] = ("be a list of whole numbers such as [64, 64]", _are_counts)
+_COLUMNS: tuple[str, Callable[[Any], bool]] = (
+    "be two columns, as names such as lon,lat or as positions such as [0, 1]",
+    _are_columns,
+)
 _NUMBERS: tuple[str, Callable[[Any], bool]] = ("be a list of numbers such as [0.1, 1.0]", _are_numbers)
 
 
@@ -361,6 +369,11 @@ def _parameter(name: str, value: Any, default: Any, where: str) -> Any:
     """Check a parameter by the type of its default; text from a file may be a number, as YAML reads 1e-4."""
     if isinstance(value, str):
         value = parse_value(value)
+    if name == "spatial_columns":
+        if isinstance(value, str):
+            value = [column.strip() for column in value.split(",")]
+        _check(name, value, _COLUMNS, where)
+        return tuple(value)
     if default is None or name == "n_threads":  # None is a random seed, and as many threads as torch has
         if value is not None:
             _check(name, value, _COUNT, where)
