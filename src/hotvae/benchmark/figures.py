@@ -102,6 +102,9 @@ def level_figure(level: str, tables: Mapping[str, Mapping[str, Mapping[str, floa
                     label=measure.component,
                     zorder=3,
                 )
+            for place, name in enumerate(names):
+                if name.startswith("HOT-VAE"):  # whom the page is about
+                    axes.axhspan(place - 0.4, place + 0.4, color="#fbeecb", linewidth=0, zorder=0)
             better = "larger" if own[0].greater_is_better else "smaller"
             axes.set_title(f"{aspect} ({better} is better)", loc="left", fontsize=8.5)
             axes.set_yticks(range(len(names)), names if column == 0 else [""] * len(names), fontsize=8)
