@@ -156,7 +156,7 @@ class PerceptronConditioner(Conditioner):
 
 
 # How rows are read, and the shape of the perceptron: for every network that HOT-VAE is compared with.
-READING = ("spatial_units", "spatial_columns")
+READING = ("clamp", "spatial_units", "spatial_columns")
 ENCODER = (*READING, "encoder_widths", "encoder_dropout", "latent_dim", "numeric_embedding_dim")
 # A matrix that starts at nothing needs many steps: small sets get more of them.
 STEPS = {"learning_rate": 3e-3, "max_epochs": 60, "patience": 20}

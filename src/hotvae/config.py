@@ -213,6 +213,8 @@ class FrontConfig(_Checked):
     ----------
     scaling : {"standard", "robust", "quantile", "none"}
         How numeric columns are scaled (see :class:`~hotvae.data.scaling.FeatureScaler`).
+    clamp : bool
+        Take numbers beyond those of training as the nearest one of training.
     spatial_units : int
         Nearness to so many places as further columns (see :class:`~hotvae.data.spatial.SpatialUnits`); 0 for none.
     spatial_columns : pair of str or int
@@ -233,6 +235,7 @@ class FrontConfig(_Checked):
     """
 
     scaling: Scaling = "standard"
+    clamp: bool = False
     spatial_units: int = 0
     spatial_columns: tuple[str | int, ...] = (-2, -1)
     max_tokens: int = 300
@@ -246,7 +249,8 @@ class FrontConfig(_Checked):
         self._require_counts("spatial_units", least=0)
         pair = isinstance(self.spatial_columns, tuple) and len(self.spatial_columns) == 2
         self._require("spatial_columns", pair, "be a pair of names or positions")
-        self._require("bonds", isinstance(self.bonds, bool), "be True or False")
+        for name in ("bonds", "clamp"):
+            self._require(name, isinstance(getattr(self, name), bool), "be True or False")
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,8 @@ class HotVAEClassifier(JointClassifier):
         Less memory for a third more time.
     scaling : {"standard", "robust", "quantile", "none"}
         How numeric columns are scaled.
+    clamp : bool
+        Take numbers beyond those of training as the nearest one of training, as trees do.
     spatial_units : int
         Nearness to so many places as further columns, for rows that are sites; 0 for none.
     spatial_columns : pair of str or int
@@ -230,6 +232,7 @@ class HotVAEClassifier(JointClassifier):
         label_groups: int = NetConfig.label_groups,
         checkpointing: bool = NetConfig.checkpointing,
         scaling: Scaling = FrontConfig.scaling,
+        clamp: bool = FrontConfig.clamp,
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
         max_tokens: int = FrontConfig.max_tokens,
@@ -297,6 +300,7 @@ class HotVAEClassifier(JointClassifier):
         self.label_groups = label_groups
         self.checkpointing = checkpointing
         self.scaling = scaling
+        self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
         self.max_tokens = max_tokens

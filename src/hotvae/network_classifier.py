@@ -85,11 +85,12 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
 
     def _front(self) -> Front:
         kind, config = self._kind(), self._config(FrontConfig)
-        if config.spatial_units and kind != "mlp":
-            raise ConfigError(
-                f"spatial_units must be 0 with encoder {kind!r}, which reads no columns of numbers; got "
-                f"{config.spatial_units}. Use encoder='mlp'."
-            )
+        for name, off in (("clamp", False), ("spatial_units", 0)):
+            if getattr(config, name) and kind != "mlp":
+                raise ConfigError(
+                    f"{name} must be {off} with encoder {kind!r}, which reads no columns of numbers; got "
+                    f"{getattr(config, name)}. Use encoder='mlp'."
+                )
         if kind == "set":
             return ActiveColumns(config.max_tokens)
         if kind == "text":

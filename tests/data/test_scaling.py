@@ -352,3 +352,44 @@ def test_from_state__damaged__refused(change, message):
         FeatureScaler.from_state({**state, **change})
     with pytest.raises(ModelError, match="scaler state must be complete; got KeyError"):
         FeatureScaler.from_state({key: state[key] for key in ("method", "kinds")})
+
+
+def test_clamp__beyond_training__is_the_nearest_training_value():
+    """Values 1 and 3 have mean 2 and deviation 1: 9 counts as 3, which is 1; -5 as 1, which is -1."""
+    scaler = FeatureScaler(clamp=True).fit(np.array([[1.0], [3.0]]))
+    np.testing.assert_array_equal(scaler.transform([[9.0], [-5.0], [2.5]]).ravel(), [1.0, -1.0, 0.5])
+    np.testing.assert_array_equal(FeatureScaler().fit(np.array([[1.0], [3.0]])).transform([[9.0]]), [[7.0]])
+
+
+@pytest.mark.parametrize("method", ["standard", "robust", "quantile", "none"])
+def test_clamp__any_scaling__is_scaling_of_clipped_values(method):
+    rng = np.random.default_rng(0)
+    train, rows = rng.normal(size=(50, 3)), 5 * rng.normal(size=(40, 3))
+    train[3, 1] = np.nan
+    rows[5, 1] = np.nan
+    with pytest.warns(DataWarning, match="training median"):
+        clamped, plain = (FeatureScaler(method, clamp=clamp).fit(train) for clamp in (True, False))
+    clipped = np.clip(rows, np.nanmin(train, axis=0), np.nanmax(train, axis=0))
+    np.testing.assert_array_equal(clamped.transform(rows), plain.transform(clipped))
+    np.testing.assert_array_equal(clamped.transform(train), plain.transform(train))
+
+
+def test_clamp__state_by_way_of_json__gives_the_same_bits():
+    scaler = FeatureScaler(clamp=True).fit(np.eye(3))
+    again = FeatureScaler.from_state(json.loads(json.dumps(scaler.state())))
+    assert again.clamp
+    np.testing.assert_array_equal(again.transform(9 * np.eye(3)), scaler.transform(9 * np.eye(3)))
+    with pytest.raises(ModelError, match="one entry per column"):
+        FeatureScaler.from_state(scaler.state() | {"range": [[0.0], [1.0]]})
+
+
+def test_clamp__sparse_table__is_refused():
+    with pytest.raises(ConfigError, match="clamp must be False for a sparse table"):
+        FeatureScaler(clamp=True).fit(sparse.csr_array(np.eye(2)))
+
+
+def test_clamp__site_beyond_the_map__is_as_near_to_places_as_its_edge():
+    sites = np.random.default_rng(0).uniform(size=(30, 2))
+    scaler = FeatureScaler(clamp=True, spatial_units=4).fit(sites)
+    edge = [[sites[:, 0].max(), 0.5]]
+    np.testing.assert_array_equal(scaler.transform([[7.0, 0.5]]), scaler.transform(edge))

@@ -133,6 +133,8 @@ def test_scaler__damaged_places__are_refused(change):
 def test_classifier__encoder_without_numbers__refuses_places():
     with pytest.raises(ConfigError, match="spatial_units must be 0 with encoder 'set'"):
         HotVAEClassifier(encoder="set", spatial_units=5).fit(np.eye(4), np.eye(4))
+    with pytest.raises(ConfigError, match="clamp must be False with encoder 'set'"):
+        HotVAEClassifier(encoder="set", clamp=True).fit(np.eye(4), np.eye(4))
 
 
 @pytest.mark.parametrize("wrong", [{"spatial_units": -1}, {"spatial_columns": (1,)}])

@@ -45,7 +45,7 @@ class C2AE(NetworkClassifier):
         Weight of a cross entropy beside the ranking, which is not in the paper: 0 is the paper's loss. The ranking
         alone gives scores that order labels well and are no calibrated probabilities, and learns nothing from rows
         without labels.
-    scaling, spatial_units, spatial_columns
+    scaling, clamp, spatial_units, spatial_columns
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -83,6 +83,7 @@ class C2AE(NetworkClassifier):
         ranking_scale: float = 5.0,
         bce_weight: float = 5.0,
         scaling: Scaling = FrontConfig.scaling,
+        clamp: bool = FrontConfig.clamp,
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
         max_epochs: int = TrainConfig.max_epochs,
@@ -115,6 +116,7 @@ class C2AE(NetworkClassifier):
         self.ranking_scale = ranking_scale
         self.bce_weight = bce_weight
         self.scaling = scaling
+        self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
         self.max_epochs = max_epochs

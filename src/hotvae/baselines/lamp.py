@@ -54,7 +54,7 @@ class LaMP(NetworkClassifier):
         Rows in which two labels must occur together to keep their edge.
     bce_weight, intermediate_weight : float
         Weights of the cross entropy after the last layer and after each layer before it.
-    scaling, spatial_units, spatial_columns, max_tokens, min_word_count, max_words, bonds
+    scaling, clamp, spatial_units, spatial_columns, max_tokens, min_word_count, max_words, bonds
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -98,6 +98,7 @@ class LaMP(NetworkClassifier):
         bce_weight: float = 1.0,
         intermediate_weight: float = 0.2,
         scaling: Scaling = FrontConfig.scaling,
+        clamp: bool = FrontConfig.clamp,
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
         max_tokens: int = FrontConfig.max_tokens,
@@ -140,6 +141,7 @@ class LaMP(NetworkClassifier):
         self.bce_weight = bce_weight
         self.intermediate_weight = intermediate_weight
         self.scaling = scaling
+        self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
         self.max_tokens = max_tokens

@@ -44,7 +44,7 @@ class PlainNetClassifier(NetworkClassifier):
         Of the messages among tokens, where the encoder has any.
     numeric_embedding_dim, numeric_frequencies, frequency_scale, n_members
         As in :class:`HotVAEClassifier`.
-    scaling, spatial_units, spatial_columns, max_tokens, min_word_count, max_words, bonds
+    scaling, clamp, spatial_units, spatial_columns, max_tokens, min_word_count, max_words, bonds
         As in :class:`HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`HotVAEClassifier`.
@@ -83,6 +83,7 @@ class PlainNetClassifier(NetworkClassifier):
         frequency_scale: float = NetConfig.frequency_scale,
         n_members: int = NetConfig.n_members,
         scaling: Scaling = FrontConfig.scaling,
+        clamp: bool = FrontConfig.clamp,
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
         max_tokens: int = FrontConfig.max_tokens,
@@ -122,6 +123,7 @@ class PlainNetClassifier(NetworkClassifier):
         self.frequency_scale = frequency_scale
         self.n_members = n_members
         self.scaling = scaling
+        self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
         self.max_tokens = max_tokens

@@ -61,7 +61,7 @@ class ProbitJSDM(ProbitClassifier):
         is kept is chosen by marginals, often before the covariance has settled. 0 leaves it as it is.
     n_conditional_draws : int
         Draws behind a prediction given other labels, shared by all rows.
-    scaling, spatial_units, spatial_columns
+    scaling, clamp, spatial_units, spatial_columns
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -100,6 +100,7 @@ class ProbitJSDM(ProbitClassifier):
         covariance_epochs: int = 30,
         n_conditional_draws: int = 1024,
         scaling: Scaling = FrontConfig.scaling,
+        clamp: bool = FrontConfig.clamp,
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
         max_epochs: int = TrainConfig.max_epochs,
@@ -129,6 +130,7 @@ class ProbitJSDM(ProbitClassifier):
         self.covariance_epochs = covariance_epochs
         self.n_conditional_draws = n_conditional_draws
         self.scaling = scaling
+        self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
         self.max_epochs = max_epochs

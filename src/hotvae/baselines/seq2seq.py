@@ -36,7 +36,7 @@ class Seq2Seq(NetworkClassifier):
         As in :class:`~hotvae.HotVAEClassifier`.
     decoder_dropout : float
         Share of units dropped before the read-out while training.
-    scaling, spatial_units, spatial_columns, max_tokens, min_word_count, max_words, bonds
+    scaling, clamp, spatial_units, spatial_columns, max_tokens, min_word_count, max_words, bonds
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -74,6 +74,7 @@ class Seq2Seq(NetworkClassifier):
         encoder_layers: int = NetConfig.encoder_layers,
         decoder_dropout: float = 0.3,
         scaling: Scaling = FrontConfig.scaling,
+        clamp: bool = FrontConfig.clamp,
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
         max_tokens: int = FrontConfig.max_tokens,
@@ -108,6 +109,7 @@ class Seq2Seq(NetworkClassifier):
         self.encoder_layers = encoder_layers
         self.decoder_dropout = decoder_dropout
         self.scaling = scaling
+        self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
         self.max_tokens = max_tokens

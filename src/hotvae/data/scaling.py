@@ -58,6 +58,9 @@ class FeatureScaler:
         * ``"none"``: left as they are.
 
         For sparse arrays all but ``"none"`` divide by the largest absolute value.
+    clamp : bool
+        Take numbers beyond those of training as the nearest one of training, as trees do; without it a network
+        follows a straight line there. Dense tables only.
     spatial_units : int
         Nearness to so many places, :class:`~hotvae.data.spatial.SpatialUnits`, as further columns. Dense tables only.
     spatial_columns : pair of str or int
@@ -87,12 +90,14 @@ class FeatureScaler:
         self,
         method: Scaling = "standard",
         *,
+        clamp: bool = False,
         spatial_units: int = 0,
         spatial_columns: Sequence[str | int] = (-2, -1),
     ) -> None:
         if method not in get_args(Scaling):
             raise ConfigError(f"method must be one of {listed(get_args(Scaling))}; got {method!r}. Choose one.")
         self.method: Scaling = method
+        self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = tuple(spatial_columns)
         self.feature_names_in: tuple[str, ...] = ()
@@ -107,6 +112,8 @@ class FeatureScaler:
         self._knots: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
         # One entry per categorical column, in order; None = the level "missing".
         self._levels: list[list[str | None]] = []
+        # Least and largest training value of each numeric column; None without clamping.
+        self._range: NDArray[np.float64] | None = None
         # Places, and which numeric columns say where a row is.
         self._places: SpatialUnits | None = None
         self._where: list[int] = []
@@ -166,12 +173,20 @@ class FeatureScaler:
             raise DataError(f"features must have rows and columns; got shape {tuple(table.shape)}. Choose some rows.")
         self.kinds = feature_kinds(table)
         self.is_sparse = not isinstance(table, np.ndarray | pd.DataFrame)
-        self._levels, self._knots, self._places, self._where = [], [], None, []
+        self._levels, self._knots, self._range, self._places, self._where = [], [], None, None, []
+        if self.is_sparse and (self.clamp or self.spatial_units):
+            name, off = ("clamp", False) if self.clamp else ("spatial_units", 0)
+            raise ConfigError(
+                f"{name} must be {off} for a sparse table; got {getattr(self, name)}. Leave it out, or pass a dense "
+                "table."
+            )
         if self.spatial_units:
             self._where = self._spatial_positions()
         if isinstance(table, np.ndarray | pd.DataFrame):
             values = self._numeric_values(table)
             self._fit_numeric(values)
+            if self.clamp:
+                self._range = np.array([np.nanmin(values, axis=0), np.nanmax(values, axis=0)])
             if self.spatial_units:
                 sites = values[:, self._where]
                 known = np.where(np.isnan(sites), self._median[self._where], sites)
@@ -229,6 +244,8 @@ class FeatureScaler:
         n_numeric, n_indicators = values.shape[1], int(self._had_missing.sum())
         if n_missing.any():
             values = np.where(missing, self._median, values)
+        if self._range is not None:
+            values = np.clip(values, *self._range)
         with np.errstate(over="ignore", invalid="ignore"):  # refused in the next step, with a message
             out[:, :n_numeric] = self._scaled_numbers(values)
         _check_representable(out[:, :n_numeric], self._names("numeric"))
@@ -264,6 +281,7 @@ class FeatureScaler:
             "had_missing": self._had_missing.tolist(),
             "knots": [[part.tolist() for part in knots] for knots in self._knots],
             "levels": [list(levels) for levels in self._levels],
+            "range": None if self._range is None else self._range.tolist(),
             "places": None if self._places is None else {"columns": self._where, **self._places.state()},
         }
 
@@ -301,7 +319,10 @@ class FeatureScaler:
                 for values, scores in state.get("knots", [])
             ]
             scaler._levels = [list(levels) for levels in state["levels"]]
-            places = state.get("places")  # models of version 0.1 have none
+            # Models of version 0.1 have neither a range nor places.
+            if state.get("range") is not None:
+                scaler.clamp, scaler._range = True, np.array(state["range"], dtype=np.float64)
+            places = state.get("places")
             if places is not None:
                 scaler._places = SpatialUnits.from_state(places)
                 scaler._where = [int(column) for column in places["columns"]]
@@ -316,6 +337,7 @@ class FeatureScaler:
             or len(scaler._levels) != scaler.kinds.count("categorical")
             or len(scaler._knots) != (n_numeric if scaler.method == "quantile" and not scaler.is_sparse else 0)
             or any(values.shape != scores.shape or values.ndim != 1 for values, scores in scaler._knots)
+            or (scaler._range is not None and scaler._range.shape != (2, n_numeric))
             or len(scaler._where) not in (0, 2)
             or not all(0 <= column < n_numeric for column in scaler._where)
         ):
@@ -325,11 +347,6 @@ class FeatureScaler:
     def _spatial_positions(self) -> list[int]:
         """Find the two spatial columns among the numeric ones."""
         told, numeric = self.spatial_columns, self._names("numeric")
-        if self.is_sparse:
-            raise ConfigError(
-                f"spatial_units must be 0 for a sparse table; got {self.spatial_units}. "
-                "Pass a dense one with two coordinates."
-            )
         # bool is an int, and no column.
         names = [
             self.feature_names_in[column]
