@@ -1,4 +1,6 @@
-"""What coordinates, clamping and nearness to places are worth, on rows held out of the published training rows; no test row is read.
+"""What coordinates, clamping and nearness to places are worth, on rows held out of published training rows.
+
+No test row is read.
 
     python -m benchmarks.spatial                      (needs HOTVAE_DATA_DIR)
     python -m benchmarks.spatial --sets norberg_birds
