@@ -59,7 +59,7 @@ def test_results__every_cell__can_be_repeated():
         assert cell["date"] > "2026"
         assert cell["status"] in ("done", "too slow"), cell.get("error")
         if cell["status"] == "done":
-            assert len(cell["shares"]) == 1 + 5 * 3
+            assert len(cell["shares"]) == (1 if cell["model"] == "hotvae_untold" else 1 + 5 * 3)
 
 
 def test_set_table__two_models__means_the_best_in_bold_and_who_is_ahead():
@@ -77,9 +77,16 @@ def test_set_table__two_models__means_the_best_in_bold_and_who_is_ahead():
     better = {**cells, (name, "hotvae", 1): measured(0.20, 0.99, set=name)}
     verdict = conditional.set_table(better, name).splitlines()[-1]
     assert verdict == "HOT-VAE is ahead of – probit JSDM: log loss 4 of 4, AUC 4 of 4."
+    untold = measured(0.31, 0.91, set=name)
+    untold["shares"] = [entry for entry in untold["shares"] if entry["share"] == 0]
+    lines = conditional.set_table(
+        {(name, "hotvae", 0): cells[name, "hotvae", 0], (name, "hotvae_untold", 0): untold}, name
+    )
+    assert "| HOT-VAE not trained for it | 1 | 0.3100 | – | – | – | **0.9100** | – | – | – |" in lines
+    assert lines.endswith("HOT-VAE is ahead of – HOT-VAE not trained for it: log loss 1 of 1, AUC 0 of 1.\n")
     page = conditional.render(cells)
     assert page.startswith("### norberg_butterfly\n\n7 species; 40 + 10 rows to learn from, 50 test rows.")
-    assert "Not measured here: probit JSDM, perceptron mean, ensemble of 5 chains" in page
+    assert "Not measured here: HOT-VAE not trained for it; probit JSDM, perceptron mean; ensemble of 5 chains" in page
     assert conditional.render({}) == "Not measured yet.\n"
 
 
