@@ -308,7 +308,7 @@ def plot_association_matrix(table: pd.DataFrame, group: str | None = None) -> Fi
     >>> rows = [("wren", "owl", "all rows", -0.2, True), ("owl", "wren", "all rows", -0.1, True)]
     >>> table = pd.DataFrame(rows, columns=["label_i", "label_j", "group", "effect", "kept"])
     >>> plot_association_matrix(table).axes[0].get_xlabel()
-    'label that is found instead of missing'
+    'label that is present instead of absent'
     """
     own, group = _one_group(_with_columns(table, "label_i", "label_j", "group", "effect", "kept"), group)
     names = _label_order(own, "label_i", "label_j")
@@ -324,7 +324,7 @@ def plot_association_matrix(table: pd.DataFrame, group: str | None = None) -> Fi
     drawn = axes.imshow(values, cmap="RdBu_r", norm=Normalize(-widest, widest))
     listening, flipped = np.nonzero(kept.fillna(False).to_numpy(dtype=bool))
     axes.plot(flipped, listening, ".", color="black", markersize=4)
-    _dress(axes, f"associations, {group}", "label that is found instead of missing", "label whose probability changes")
+    _dress(axes, f"associations, {group}", "label that is present instead of absent", "label whose probability changes")
     axes.grid(visible=False)
     if len(names) <= 60:
         axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
@@ -397,7 +397,7 @@ def plot_association_gradient(table: pd.DataFrame, pairs: Sequence[tuple[str, st
     table : DataFrame
         From :func:`hotvae.explain.associations` with groups along a gradient, in their order.
     pairs : sequence of (str, str)
-        (Whose probability changes, who is found instead of missing); at most seven.
+        (Whose probability changes, who is present instead of absent); at most seven.
 
     Returns
     -------

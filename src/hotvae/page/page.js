@@ -296,7 +296,7 @@
   }
   function fillNetworkTable(here, focus, where) {
     const table = $("network-table");
-    $("network-caption").textContent = `${focus < 0 ? "Strongest clear associations" : `Associations of ${names[focus]}`} at ${where}: change of probability when the other label is found instead of missing`;
+    $("network-caption").textContent = `${focus < 0 ? "Strongest clear associations" : `Associations of ${names[focus]}`} at ${where}: change of probability when the other label is present instead of absent`;
     const rows = network.edges.map((edge, e) => ({ edge, effect: network.effects[e][here], kept: network.kept[e][here], e }))
       .filter(({ edge, kept, effect }) => effect !== null && (focus < 0 ? kept : edge.includes(focus)))
       .sort((a, b) => Math.abs(b.effect) - Math.abs(a.effect)).slice(0, 20);

@@ -189,7 +189,7 @@ def _network_section(network: dict[str, Any]) -> str:
         return f"<p>{html.escape(network['reason'])}</p>"
     note = _note(
         "Each line joins two labels of which one tells something about the other beyond the features: how much the "
-        "probability of one changes when the other is found instead of missing, all others unknown. This is not proof "
+        "probability of one changes when the other is present instead of absent, all others unknown. This is not proof "
         "that one acts on the other: a feature nobody measured looks just the same."
     )
     if not network["edges"]:
@@ -213,7 +213,7 @@ def _network_section(network: dict[str, Any]) -> str:
     focus = _picker("network-label", "Look at")
     key = (
         '<p class="key"><span class="swatch together"></span> found together&ensp;<span class="swatch apart"></span> '
-        "avoid each other&ensp;wide: strong&ensp;dashed: clear over all rows, not here&ensp;small dot: no line here</p>"
+        "avoid each other&ensp;· wide: strong · dashed: clear over all rows, not here · small dot: no line here</p>"
     )
     changes = (
         '<p class="soft">Moving the slider uses the rows of one fifth of the gradient at a time; a line is clear '
