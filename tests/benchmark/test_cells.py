@@ -1,6 +1,7 @@
 """One cell: which settings it gets, which rows it sees, what it measures."""
 
 import os
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from hotvae.benchmark import cells
 from hotvae.benchmark.cells import VARIANTS, printed_ranking, read_parts, recipe_of, run_cell
 from hotvae.benchmark.experiments import EXPERIMENTS, Cell
 from hotvae.classifier import LabelClassifier
-from hotvae.data.catalog import CatalogData, describe
+from hotvae.config import FrontConfig
+from hotvae.data.catalog import CatalogData, catalog_names, describe
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import split_dataset
 from hotvae.data.synthetic import virtual_region
@@ -58,6 +60,17 @@ def test_recipe__rival__how_rows_are_read_but_nothing_of_hotvae_itself():
 def test_recipe__set_without_preset__that_of_a_set_like_it():
     assert recipe_of(Cell("c", "hotvae", "hotvae", "bbs_clark2003_2009")).coordinates_as_features
     assert recipe_of(Cell("c", "hotvae", "hotvae", "norberg_plant")).parameters["direct_epochs"] == 120
+
+
+@pytest.mark.parametrize("model", ["plain", "mpvae", "probit"])
+@pytest.mark.parametrize("data", sorted(catalog_names()))
+def test_recipe_of__network_beside_hotvae__reads_rows_as_it_does(data, model):
+    """How a table is scaled, clamped and placed on the map is no merit of a model."""
+    own, rival = (recipe_of(Cell("c", name, name, data)) for name in ("hotvae", model))
+    front = {field.name for field in fields(FrontConfig)} & set(rival.cls().get_params())
+    told = {name: value for name, value in own.parameters.items() if name in front}
+    assert {name: rival.parameters.get(name) for name in told} == told
+    assert rival.coordinates_as_features == own.coordinates_as_features
 
 
 def test_recipe__rival__trains_as_long_as_hotvae_and_never_shorter_than_its_own_default():

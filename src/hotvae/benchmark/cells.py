@@ -65,6 +65,7 @@ _SHARED = (
         "weight_decay",
         "selection_metric",
         "scaling",
+        "clamp",
         "spatial_units",
         "spatial_columns",
         "max_words",
