@@ -258,7 +258,12 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
 
 
 def _scaler(config: FrontConfig) -> FeatureScaler:
-    return FeatureScaler(config.scaling, spatial_units=config.spatial_units, spatial_columns=config.spatial_columns)
+    return FeatureScaler(
+        config.scaling,
+        clamp=config.clamp,
+        spatial_units=config.spatial_units,
+        spatial_columns=config.spatial_columns,
+    )
 
 
 def own_encoder(encoder: str | nn.Module) -> nn.Module | None:

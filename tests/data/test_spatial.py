@@ -15,6 +15,7 @@ from hotvae.data.scaling import FeatureScaler
 from hotvae.data.spatial import SpatialUnits
 from hotvae.errors import ConfigError, ModelError
 from hotvae.metrics import log_loss
+from hotvae.models import CLASSIFIERS
 
 SITES = np.array([[0.0, 0.0], [0.0, 2.0], [9.0, 0.0], [9.0, 2.0]])
 
@@ -168,3 +169,18 @@ def test_hotvae__saved_with_places__predicts_the_same(tmp_path):
     again = load_model(tmp_path / "model")
     assert again.spatial_units == 5
     np.testing.assert_array_equal(again.predict_proba(sites), model.predict_proba(sites))
+
+
+@pytest.mark.parametrize("name", ["hotvae", "plain", "mpvae", "probit", "lamp", "seq2seq", "c2ae"])
+def test_network__clamped__predicts_at_the_edge_what_it_predicts_beyond(name):
+    sites, labels = patchy_map(60, 0)
+    few = {"dim": 8, "n_heads": 2, "encoder_widths": (8,), "covariance_epochs": 1, "max_epochs": 1, "random_state": 0}
+    cls = CLASSIFIERS[name]
+    settings = {key: value for key, value in few.items() if key in cls().get_params()}
+    settings |= {"encoder": "mlp"} if name == "lamp" else {}
+    edge, beyond = [[sites[:, 0].max(), 2.0]], [[99.0, 2.0]]
+    fitted = {
+        clamp: cls(clamp=clamp, **settings).fit(sites, np.column_stack([labels, 1 - labels])) for clamp in (True, False)
+    }
+    np.testing.assert_array_equal(fitted[True].predict_proba(beyond), fitted[True].predict_proba(edge))
+    assert (fitted[False].predict_proba(beyond) != fitted[False].predict_proba(edge)).any()

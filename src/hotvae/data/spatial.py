@@ -106,9 +106,11 @@ class SpatialUnits:
         ndarray of shape (n_samples, n_units)
             At least 0.
         """
-        # Differences first: a square of metres and its neighbour agree in all digits that matter.
-        squared = sum((sites[:, [axis]] - self.centres[:, axis]) ** 2 for axis in range(2))
-        nearness: NDArray[np.float64] = np.exp(-squared / (2 * self.width**2)) / self.scale
+        # Differences first: a square of metres and its neighbour agree in all digits that matter. In widths, and only
+        # then squared: neither tiny nor huge maps leave the range of numbers, but for sites so far away that it is 0.
+        with np.errstate(over="ignore"):
+            squared = sum(((sites[:, [axis]] - self.centres[:, axis]) / self.width) ** 2 for axis in range(2))
+            nearness: NDArray[np.float64] = np.exp(-squared / 2) / self.scale
         return nearness
 
     def names(self) -> tuple[str, ...]:
