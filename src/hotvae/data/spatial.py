@@ -86,8 +86,9 @@ class SpatialUnits:
         self.centres = (found[np.lexsort(found.T[::-1])] + middle).astype(np.float64)
         apart = pairwise_distances(self.centres)
         np.fill_diagonal(apart, np.inf)
-        nearest = apart.min(axis=1)
-        self.width = _WIDTH * float(np.median(nearest)) if n_places > 1 else 1.0
+        spacing = float(np.median(apart.min(axis=1)))
+        # A single place, or places that rounding cannot tell apart, have no spacing: any width does.
+        self.width = _WIDTH * spacing if 0 < spacing < np.inf else 1.0
         self.scale = np.ones(n_places)
         spread = self.transform(sites).std(axis=0)
         self.scale = np.where(spread > 0, spread, 1.0)
