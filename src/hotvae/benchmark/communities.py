@@ -146,7 +146,7 @@ def communities_page(store: Store, groups: Groups, docs: Path) -> tuple[str, lis
     pictures = []
     shown = ""
     for level in _LEVELS:
-        path = save_figure(level_figure(level, pictured), docs / "images" / f"communities_{level}.png")
+        path = save_figure(level_figure(level, pictured), docs / "images" / f"communities_level_{level}.png")
         pictures.append(path)
         shown += f"![{level}: four aspects of every model](images/{path.name})\n\n"
     text = (
