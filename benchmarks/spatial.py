@@ -17,6 +17,7 @@ Writes ``benchmarks/results/spatial.json``; finished cells are kept, ``--fresh``
 
 import argparse
 import json
+import shlex
 import time
 import warnings
 from pathlib import Path
@@ -132,7 +133,9 @@ def main(argv=None):
         if same and not options.fresh:
             continue
         cell = key | measure(key["set"], key["held_out"], key["reading"], key["seed"])
-        cell |= provenance(key["seed"])
+        # The command that repeats this cell, wherever its result was written.
+        asked_for = ["--sets", key["set"], "--seeds", str(key["seed"])]
+        cell |= provenance(key["seed"]) | {"command": shlex.join(["python", "-m", "benchmarks.spatial", *asked_for])}
         cells = [kept for kept in cells if kept not in same] + [cell]
         write_text(options.results, json.dumps({"cells": cells}, indent=1) + "\n")
         print(f"{key['set']}  {key['held_out']}  {key['reading']}  {cell['log_loss']:.4f}", flush=True)

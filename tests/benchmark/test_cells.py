@@ -58,7 +58,7 @@ def test_recipe__rival__how_rows_are_read_but_nothing_of_hotvae_itself():
 
 
 def test_recipe__set_without_preset__that_of_a_set_like_it():
-    assert recipe_of(Cell("c", "hotvae", "hotvae", "bbs_clark2003_2009")).coordinates_as_features
+    assert recipe_of(Cell("c", "hotvae", "hotvae", "norberg_vegetation")).coordinates_as_features
     assert recipe_of(Cell("c", "hotvae", "hotvae", "norberg_plant")).parameters["direct_epochs"] == 120
 
 
