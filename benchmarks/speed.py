@@ -98,7 +98,7 @@ class Task:
         shape = NetConfig(
             dim=self.dim,
             n_layers=self.n_layers,
-            n_heads=max(1, self.dim // 32),  # heads 32 wide, as in our defaults
+            n_heads=max(1, self.dim // 64),  # heads 64 wide, as in our defaults
             feedforward_dim=self.feedforward or self.dim,
             label_encoder_widths=(256,),
             conditional=False,

@@ -95,8 +95,8 @@ class NetConfig(_Checked):
     n_layers : int
         Rounds of label-to-label messages (the paper's n); they learn correlations of order n + 1.
     n_heads : int
-        Attention heads; ``dim`` must be a multiple of it. Heads 32 wide keep a processor busy: on narrower ones the
-        exponentials cost more than the products.
+        Attention heads; ``dim`` must be a multiple of it. Heads 64 wide keep a processor busy: on narrower ones the
+        exponentials cost more than the products (ADR 0015).
     feedforward_dim : int
         Hidden width of the feed-forward block after each message (U_mlp).
     encoder_widths : tuple of int
@@ -159,7 +159,7 @@ class NetConfig(_Checked):
     dim: int = 64
     latent_dim: int = 0
     n_layers: int = 2
-    n_heads: int = 2
+    n_heads: int = 1
     feedforward_dim: int = 64
     encoder_widths: tuple[int, ...] = (256, 512, 256)
     label_encoder_widths: tuple[int, ...] = (512,)
@@ -219,6 +219,9 @@ class FrontConfig(_Checked):
         Nearness to so many places as further columns (see :class:`~hotvae.data.spatial.SpatialUnits`); 0 for none.
     spatial_columns : pair of str or int
         The columns that say where a row is: names, or positions, from the end when negative.
+    landmarks : int
+        Resemblance to so many training rows as further columns (see :class:`~hotvae.data.landmarks.Landmarks`); 0 for
+        none.
     max_tokens : int
         Most active columns, words or atoms of a row that are read.
     min_word_count : int
@@ -238,6 +241,7 @@ class FrontConfig(_Checked):
     clamp: bool = False
     spatial_units: int = 0
     spatial_columns: tuple[str | int, ...] = (-2, -1)
+    landmarks: int = 0
     max_tokens: int = 300
     min_word_count: int = 2
     max_words: int = 20_000
@@ -246,7 +250,7 @@ class FrontConfig(_Checked):
     def __post_init__(self) -> None:
         self._require_choices()
         self._require_counts("max_tokens", "min_word_count", "max_words")
-        self._require_counts("spatial_units", least=0)
+        self._require_counts("spatial_units", "landmarks", least=0)
         pair = isinstance(self.spatial_columns, tuple) and len(self.spatial_columns) == 2
         self._require("spatial_columns", pair, "be a pair of names or positions")
         for name in ("bonds", "clamp"):

@@ -102,6 +102,8 @@ class HotVAEClassifier(JointClassifier):
         Nearness to so many places as further columns, for rows that are sites; 0 for none.
     spatial_columns : pair of str or int
         The coordinates: names of columns, or positions, from the end when negative.
+    landmarks : int
+        Resemblance to so many training rows as further columns, for small tables of many numbers; 0 for none.
     max_tokens : int
         Most active columns, words or atoms of a row that are read.
     min_word_count, max_words : int
@@ -235,6 +237,7 @@ class HotVAEClassifier(JointClassifier):
         clamp: bool = FrontConfig.clamp,
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
+        landmarks: int = FrontConfig.landmarks,
         max_tokens: int = FrontConfig.max_tokens,
         min_word_count: int = FrontConfig.min_word_count,
         max_words: int = FrontConfig.max_words,
@@ -303,6 +306,7 @@ class HotVAEClassifier(JointClassifier):
         self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
+        self.landmarks = landmarks
         self.max_tokens = max_tokens
         self.min_word_count = min_word_count
         self.max_words = max_words

@@ -85,8 +85,8 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
 
     def _front(self) -> Front:
         kind, config = self._kind(), self._config(FrontConfig)
-        for name, off in (("clamp", False), ("spatial_units", 0)):
-            if getattr(config, name) and kind != "mlp":
+        for name, off in (("clamp", False), ("spatial_units", 0), ("landmarks", 0)):
+            if getattr(config, name) and kind in _RESTORED:
                 raise ConfigError(
                     f"{name} must be {off} with encoder {kind!r}, which reads no columns of numbers; got "
                     f"{getattr(config, name)}. Use encoder='mlp'."
@@ -263,6 +263,7 @@ def _scaler(config: FrontConfig) -> FeatureScaler:
         clamp=config.clamp,
         spatial_units=config.spatial_units,
         spatial_columns=config.spatial_columns,
+        landmarks=config.landmarks,
     )
 
 

@@ -562,7 +562,7 @@ def run_trials(
         if "direct_epochs" in settings and "max_epochs" in settings:
             settings["direct_epochs"] = min(settings["direct_epochs"], settings["max_epochs"] // 2)
         if "dim" in settings and "n_heads" in recipe.cls().get_params(deep=False):
-            settings["n_heads"] = max(1, settings["dim"] // 32)
+            settings["n_heads"] = max(1, settings["dim"] // 64)
         shown = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
         options = {"coordinates_as_features": True} if recipe.coordinates_as_features else {}
         trial.set_user_attr("settings", options | shown)

@@ -62,7 +62,7 @@ def test_recipe__set_without_preset__that_of_a_set_like_it():
     assert recipe_of(Cell("c", "hotvae", "hotvae", "norberg_plant")).parameters["direct_epochs"] == 120
 
 
-@pytest.mark.parametrize("model", ["plain", "mpvae", "probit"])
+@pytest.mark.parametrize("model", ["plain", "mpvae", "probit", "lamp", "seq2seq", "c2ae"])
 @pytest.mark.parametrize("data", sorted(catalog_names()))
 def test_recipe_of__network_beside_hotvae__reads_rows_as_it_does(data, model):
     """How a table is scaled, clamped and placed on the map is no merit of a model."""

@@ -45,7 +45,7 @@ class C2AE(NetworkClassifier):
         Weight of a cross entropy beside the ranking, which is not in the paper: 0 is the paper's loss. The ranking
         alone gives scores that order labels well and are no calibrated probabilities, and learns nothing from rows
         without labels.
-    scaling, clamp, spatial_units, spatial_columns
+    scaling, clamp, spatial_units, spatial_columns, landmarks
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -86,6 +86,7 @@ class C2AE(NetworkClassifier):
         clamp: bool = FrontConfig.clamp,
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
+        landmarks: int = FrontConfig.landmarks,
         max_epochs: int = TrainConfig.max_epochs,
         batch_size: int = TrainConfig.batch_size,
         learning_rate: float = TrainConfig.learning_rate,
@@ -119,6 +120,7 @@ class C2AE(NetworkClassifier):
         self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
+        self.landmarks = landmarks
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate

@@ -54,7 +54,7 @@ class LaMP(NetworkClassifier):
         Rows in which two labels must occur together to keep their edge.
     bce_weight, intermediate_weight : float
         Weights of the cross entropy after the last layer and after each layer before it.
-    scaling, clamp, spatial_units, spatial_columns, max_tokens, min_word_count, max_words, bonds
+    scaling, clamp, spatial_units, spatial_columns, landmarks, max_tokens, min_word_count, max_words, bonds
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -83,7 +83,7 @@ class LaMP(NetworkClassifier):
         *,
         dim: int = NetConfig.dim,
         n_layers: int = NetConfig.n_layers,
-        n_heads: int = NetConfig.n_heads,
+        n_heads: int = 2,
         feedforward_dim: int = NetConfig.feedforward_dim,
         encoder: str | nn.Module = "parts",
         n_parts: int = 8,
@@ -101,6 +101,7 @@ class LaMP(NetworkClassifier):
         clamp: bool = FrontConfig.clamp,
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
+        landmarks: int = FrontConfig.landmarks,
         max_tokens: int = FrontConfig.max_tokens,
         min_word_count: int = FrontConfig.min_word_count,
         max_words: int = FrontConfig.max_words,
@@ -144,6 +145,7 @@ class LaMP(NetworkClassifier):
         self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
+        self.landmarks = landmarks
         self.max_tokens = max_tokens
         self.min_word_count = min_word_count
         self.max_words = max_words

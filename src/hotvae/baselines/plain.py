@@ -44,7 +44,7 @@ class PlainNetClassifier(NetworkClassifier):
         Of the messages among tokens, where the encoder has any.
     numeric_embedding_dim, numeric_frequencies, frequency_scale, n_members
         As in :class:`HotVAEClassifier`.
-    scaling, clamp, spatial_units, spatial_columns, max_tokens, min_word_count, max_words, bonds
+    scaling, clamp, spatial_units, spatial_columns, landmarks, max_tokens, min_word_count, max_words, bonds
         As in :class:`HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`HotVAEClassifier`.
@@ -86,6 +86,7 @@ class PlainNetClassifier(NetworkClassifier):
         clamp: bool = FrontConfig.clamp,
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
+        landmarks: int = FrontConfig.landmarks,
         max_tokens: int = FrontConfig.max_tokens,
         min_word_count: int = FrontConfig.min_word_count,
         max_words: int = FrontConfig.max_words,
@@ -126,6 +127,7 @@ class PlainNetClassifier(NetworkClassifier):
         self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
+        self.landmarks = landmarks
         self.max_tokens = max_tokens
         self.min_word_count = min_word_count
         self.max_words = max_words

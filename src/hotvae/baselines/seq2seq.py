@@ -36,7 +36,7 @@ class Seq2Seq(NetworkClassifier):
         As in :class:`~hotvae.HotVAEClassifier`.
     decoder_dropout : float
         Share of units dropped before the read-out while training.
-    scaling, clamp, spatial_units, spatial_columns, max_tokens, min_word_count, max_words, bonds
+    scaling, clamp, spatial_units, spatial_columns, landmarks, max_tokens, min_word_count, max_words, bonds
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -77,6 +77,7 @@ class Seq2Seq(NetworkClassifier):
         clamp: bool = FrontConfig.clamp,
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
+        landmarks: int = FrontConfig.landmarks,
         max_tokens: int = FrontConfig.max_tokens,
         min_word_count: int = FrontConfig.min_word_count,
         max_words: int = FrontConfig.max_words,
@@ -112,6 +113,7 @@ class Seq2Seq(NetworkClassifier):
         self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
+        self.landmarks = landmarks
         self.max_tokens = max_tokens
         self.min_word_count = min_word_count
         self.max_words = max_words

@@ -68,6 +68,7 @@ _SHARED = (
         "clamp",
         "spatial_units",
         "spatial_columns",
+        "landmarks",
         "max_words",
         "min_word_count",
         "max_tokens",

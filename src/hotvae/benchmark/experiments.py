@@ -213,6 +213,8 @@ _ABLATION = (
     Variant("no decoder", "plain", title="no decoder (plain network)"),
     Variant("printed ranking sign", "hotvae-printed-ranking"),
     Variant("shared layers", "hotvae", {"share_layers": True}),
+    Variant("two heads", "hotvae", {"n_heads": 2}),
+    Variant("no landmarks", "hotvae", {"landmarks": 0}, data=("yeast",)),
     Variant("pre norm", "hotvae", {"norm": "pre"}),
     Variant("no direct path", "hotvae", {"direct_path": False, "direct_epochs": 0}),
     Variant("no direct epochs", "hotvae", {"direct_epochs": 0}),

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, get_args
 
 import numpy as np
@@ -20,6 +21,7 @@ from hotvae.data.dataset import (
     numeric_matrix,
     text_levels,
 )
+from hotvae.data.landmarks import Landmarks
 from hotvae.data.spatial import SpatialUnits
 from hotvae.data.tables import align_columns, check_kinds
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
@@ -66,11 +68,15 @@ class FeatureScaler:
     spatial_columns : pair of str or int
         The two columns that say where a row is: names, or positions, counted from the end when negative. By default the
         last two, where coordinates stand that were made features.
+    landmarks : int
+        Resemblance to so many training rows, :class:`~hotvae.data.landmarks.Landmarks`, as further columns. Dense
+        tables only.
 
     Attributes
     ----------
     feature_names_in, feature_names_out : tuple of str
-        Columns before and after; numbers come first, then indicators, one-hot columns and nearness to places.
+        Columns before and after; numbers come first, then indicators, one-hot columns, nearness to
+        places and resemblance to landmarks.
     kinds : tuple of {"numeric", "categorical"}
         Kind of each column that goes in.
     is_sparse : bool
@@ -93,6 +99,7 @@ class FeatureScaler:
         clamp: bool = False,
         spatial_units: int = 0,
         spatial_columns: Sequence[str | int] = (-2, -1),
+        landmarks: int = 0,
     ) -> None:
         if method not in get_args(Scaling):
             raise ConfigError(f"method must be one of {listed(get_args(Scaling))}; got {method!r}. Choose one.")
@@ -100,6 +107,7 @@ class FeatureScaler:
         self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = tuple(spatial_columns)
+        self.landmarks = landmarks
         self.feature_names_in: tuple[str, ...] = ()
         self.kinds: tuple[FeatureKind, ...] = ()
         self.is_sparse = False
@@ -117,6 +125,7 @@ class FeatureScaler:
         # Places, and which numeric columns say where a row is.
         self._places: SpatialUnits | None = None
         self._where: list[int] = []
+        self._alike: Landmarks | None = None
 
     @property
     def feature_names_out(self) -> tuple[str, ...]:
@@ -128,7 +137,8 @@ class FeatureScaler:
             for name, levels in zip(categorical, self._levels, strict=True)
             for level in levels
         ]
-        return (*numeric, *indicators, *one_hot, *(self._places.names() if self._places else ()))
+        further = (part.names() for part in (self._places, self._alike) if part is not None)
+        return (*numeric, *indicators, *one_hot, *chain.from_iterable(further))
 
     @property
     def n_numeric(self) -> int:
@@ -138,8 +148,14 @@ class FeatureScaler:
     @property
     def n_features_out(self) -> int:
         """Number of columns that come out."""
-        n_places = len(self._places.centres) if self._places else 0
-        return len(self._median) + int(self._had_missing.sum()) + sum(map(len, self._levels)) + n_places
+        n_places = 0 if self._places is None else len(self._places.centres)
+        n_landmarks = 0 if self._alike is None else len(self._alike.rows)
+        return self._n_own + n_places + n_landmarks
+
+    @property
+    def _n_own(self) -> int:
+        """Columns that come out and are what a column says by itself."""
+        return len(self._median) + int(self._had_missing.sum()) + sum(map(len, self._levels))
 
     def fit(self, features: Any, feature_names: Sequence[str] | None = None) -> "FeatureScaler":
         """Learn medians, means, deviations and levels.
@@ -173,13 +189,14 @@ class FeatureScaler:
             raise DataError(f"features must have rows and columns; got shape {tuple(table.shape)}. Choose some rows.")
         self.kinds = feature_kinds(table)
         self.is_sparse = not isinstance(table, np.ndarray | pd.DataFrame)
-        self._levels, self._knots, self._range, self._places, self._where = [], [], None, None, []
-        if self.is_sparse and (self.clamp or self.spatial_units):
-            name, off = ("clamp", False) if self.clamp else ("spatial_units", 0)
-            raise ConfigError(
-                f"{name} must be {off} for a sparse table; got {getattr(self, name)}. Leave it out, or pass a dense "
-                "table."
-            )
+        self._levels, self._knots, self._range, self._where = [], [], None, []
+        self._places, self._alike = None, None
+        for name, off in (("clamp", False), ("spatial_units", 0), ("landmarks", 0)):
+            if self.is_sparse and getattr(self, name):
+                raise ConfigError(
+                    f"{name} must be {off} for a sparse table; got {getattr(self, name)}. Leave it out, or pass a "
+                    "dense table."
+                )
         if self.spatial_units:
             self._where = self._spatial_positions()
         if isinstance(table, np.ndarray | pd.DataFrame):
@@ -193,6 +210,12 @@ class FeatureScaler:
                 self._places = SpatialUnits(self.spatial_units).fit(known)
             if isinstance(table, pd.DataFrame):
                 self._levels = [_sorted_levels(table[name]) for name in self._names("categorical")]
+            if self.landmarks:
+                # All else is settled: what transform makes of the training rows is what landmarks are compared with.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DataWarning)
+                    scaled = np.asarray(self.transform(features, np.float64))[:, : self._n_own]
+                self._alike = Landmarks(self.landmarks).fit(scaled)
         else:
             check_finite(table, self.feature_names_in)
             n_columns = int(table.shape[1])
@@ -252,8 +275,12 @@ class FeatureScaler:
         out[:, n_numeric : n_numeric + n_indicators] = missing[:, self._had_missing]
         if isinstance(table, pd.DataFrame):
             self._fill_one_hot(out[:, n_numeric + n_indicators :], table)
+        n_own, n_places = self._n_own, 0
         if self._places is not None:
-            out[:, -len(self._places.centres) :] = self._places.transform(values[:, self._where])
+            n_places = len(self._places.centres)
+            out[:, n_own : n_own + n_places] = self._places.transform(values[:, self._where])
+        if self._alike is not None:
+            out[:, n_own + n_places :] = self._alike.transform(out[:, :n_own])
         return out
 
     def state(self) -> dict[str, Any]:
@@ -283,6 +310,7 @@ class FeatureScaler:
             "levels": [list(levels) for levels in self._levels],
             "range": None if self._range is None else self._range.tolist(),
             "places": None if self._places is None else {"columns": self._where, **self._places.state()},
+            "landmarks": None if self._alike is None else self._alike.state(),
         }
 
     @classmethod
@@ -319,7 +347,7 @@ class FeatureScaler:
                 for values, scores in state.get("knots", [])
             ]
             scaler._levels = [list(levels) for levels in state["levels"]]
-            # Models of version 0.1 have neither a range nor places.
+            # Models of version 0.1 have no range, no places and no landmarks.
             if state.get("range") is not None:
                 scaler.clamp, scaler._range = True, np.array(state["range"], dtype=np.float64)
             places = state.get("places")
@@ -327,6 +355,9 @@ class FeatureScaler:
                 scaler._places = SpatialUnits.from_state(places)
                 scaler._where = [int(column) for column in places["columns"]]
                 scaler.spatial_units = scaler._places.n_units
+            if state.get("landmarks") is not None:
+                scaler._alike = Landmarks.from_state(state["landmarks"])
+                scaler.landmarks = scaler._alike.n_landmarks
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"scaler state must be complete; got {error!r}. Save the model anew.") from error
         sizes = (scaler._median, scaler._center, scaler._scale, scaler._had_missing)
@@ -340,6 +371,7 @@ class FeatureScaler:
             or (scaler._range is not None and scaler._range.shape != (2, n_numeric))
             or len(scaler._where) not in (0, 2)
             or not all(0 <= column < n_numeric for column in scaler._where)
+            or (scaler._alike is not None and scaler._alike.rows.shape[1] != scaler._n_own)
         ):
             raise ModelError("scaler state must have one entry per column; got parts of other lengths. Save it anew.")
         return scaler

@@ -19,6 +19,31 @@ from hotvae.errors import ModelError
 _WIDTH = 1.5
 
 
+def bumps(distances: NDArray[np.float64], width: float) -> NDArray[np.float64]:
+    """Turn distances into nearness: 1 at the centre of a bell of that width, 0 far away.
+
+    Parameters
+    ----------
+    distances : ndarray
+        At least 0.
+    width : float
+        Distance at which the bell is at exp(-1/2).
+
+    Returns
+    -------
+    ndarray
+        Of the same shape.
+
+    Examples
+    --------
+    >>> bumps(np.array([0.0, 2.0, 1e300]), 2.0).round(4)
+    array([1.    , 0.6065, 0.    ])
+    """
+    with np.errstate(over="ignore"):  # that many widths away the nearness is 0
+        nearness: NDArray[np.float64] = np.exp(-((distances / width) ** 2) / 2)
+    return nearness
+
+
 class SpatialUnits:
     r"""Smooth bumps over the map: one number for each place, largest beside it and 0 far away.
 
@@ -107,8 +132,7 @@ class SpatialUnits:
         ndarray of shape (n_samples, n_units)
             At least 0.
         """
-        with np.errstate(over="ignore"):  # of a site that many widths away the nearness is 0
-            nearness: NDArray[np.float64] = np.exp(-((cdist(sites, self.centres) / self.width) ** 2) / 2) / self.scale
+        nearness: NDArray[np.float64] = bumps(cdist(sites, self.centres), self.width) / self.scale
         return nearness
 
     def names(self) -> tuple[str, ...]:
