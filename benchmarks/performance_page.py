@@ -278,6 +278,15 @@ def stream_table(content):
         (names[name], f"{run['peak'] / 1e6:.0f}", f"{run['cpu_seconds']:.0f}" if "cpu_seconds" in run else "")
         for name, run in runs.items()
     ]
+    resident = [told["resident"] / 1e6 for told in runs["killed"]["told"] if told.get("resident")]
+    held = ""
+    if len(resident) > 1:
+        half = len(resident) // 2
+        held = (
+            f"Resident memory of the process that was killed, after each of its pieces: {min(resident[:half]):.0f} to "
+            f"{max(resident[:half]):.0f} MB in the first half of them, {min(resident[half:]):.0f} to "
+            f"{max(resident[half:]):.0f} in the second. "
+        )
     shape = content["settings"]
     whole = "is whole" if content["whole"] else "is not whole"
     head = (f"× {content['labels']} labels", "peak MB", "CPU s")
@@ -285,7 +294,7 @@ def stream_table(content):
         f"{table(head, rows)}\n\nThe second process found {content['pieces_found_after_the_kill']} of "
         f"{content['pieces']} pieces and did the rest at {content['rows_per_cpu_second']:,.0f} rows a CPU second, "
         f"joining them all included. The result {whole}; rows predicted in other company differ from it by at most "
-        f"{content['largest_difference']:.0e}. "
+        f"{content['largest_difference']:.0e}. {held}"
         f"Width {shape['dim']}, {shape['n_layers']} layer, pieces of {content['rows_at_once']:,} rows; "
         f"{command_of(content)}"
     )
@@ -320,6 +329,11 @@ def speed_part(content):
     return f"{reading(content)}\n\n{speed_table(content)}\n\n{compile_words(content)}".rstrip()
 
 
+def goals_part(speed, rest):
+    """Set what was reached beside what was asked for."""
+    return f"{goal_table(speed)}\n{rest}".rstrip()
+
+
 def tables():
     """Return every table of the page by its marker."""
     speed, growth, labels = read("speed"), read("growth"), read("many_labels")["parts"]
@@ -327,7 +341,8 @@ def tables():
     accuracy = [read(name) for name in runs if (RESULTS / f"{name}.json").exists()]
     return {
         "speed": speed_part(speed),
-        "goals": f"{goal_table(speed)}\n{scale_goals(accuracy, growth, labels)}",
+        "goals": goals_part(speed, scale_goals(accuracy, growth, labels)),
+        "other machine": f"{reading(read('speed_xeon'))}\n\n{goals_part(read('speed_xeon'), '')}",
         "profile": profile_table(read("profile")),
         "accuracy": accuracy_table(accuracy),
         "growth": growth_tables(growth),
