@@ -1,5 +1,6 @@
 """What a fitted model says about its labels: with whom, where, and because of what."""
 
+from hotvae.explain.asking import ConditionalModel, answers_given, flip_effects
 from hotvae.explain.associations import (
     Association,
     Associations,
@@ -7,16 +8,13 @@ from hotvae.explain.associations import (
     residual_associations,
     strongest_associations,
 )
+from hotvae.explain.chance import shuffle_within_strata
+from hotvae.explain.groups import gradient_groups
 from hotvae.explain.interactions import (
-    ConditionalModel,
-    answers_given,
     association_map,
     associations,
-    flip_effects,
-    gradient_groups,
     group_changes,
     pair_table,
-    shuffle_within_strata,
     third_order,
 )
 from hotvae.explain.recovery import Recovery, TrueModel, score_recovery

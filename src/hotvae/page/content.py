@@ -32,7 +32,8 @@ from hotvae.explain import (
     response_curves,
     third_order,
 )
-from hotvae.explain.interactions import ALL_ROWS, take_rows
+from hotvae.explain.asking import take_rows
+from hotvae.explain.groups import ALL_ROWS
 from hotvae.explain.layout import network_layout
 from hotvae.explain.responses import ALL_LABELS
 from hotvae.metrics import METRICS, reliability_curve
