@@ -219,6 +219,7 @@ _ABLATION = (
     Variant("no direct path", "hotvae", {"direct_path": False, "direct_epochs": 0}),
     Variant("no direct epochs", "hotvae", {"direct_epochs": 0}),
     Variant("no averaging", "hotvae", {"average_decay": 0.0}),
+    Variant("epoch by macro F1", "hotvae", {"selection_metric": "macro_f1"}, title="epoch chosen by macro F1"),
     Variant("paper recipe", "hotvae", RECIPES["paper"], title="the paper's recipe"),
 )
 
