@@ -12,6 +12,9 @@ from hotvae.benchmark.paired import METRICS, pair_key
 
 HIGHER_IS_BETTER = {name: name != "log_loss" for name in METRICS}
 
+NO_DIFFERENCE = 5e-5
+"""Differences below this are 0 in every table."""
+
 
 @dataclass(frozen=True)
 class Mean:
@@ -95,7 +98,8 @@ def verdict(pairs: Mapping[str, Any], experiment: str, data: str, split: int, ri
     found = pairs.get(pair_key(experiment, data, split, rival), {}).get("metrics", {}).get(metric)
     if found is None:
         return None
-    if found["low"] <= 0 <= found["high"]:
+    # Models that differ in their last bits differ in every resample; nobody would call it a victory.
+    if found["low"] <= 0 <= found["high"] or abs(found["difference"]) < NO_DIFFERENCE:
         return 0
     return 1 if (found["difference"] > 0) == HIGHER_IS_BETTER[metric] else -1
 
