@@ -243,8 +243,13 @@ def test_mean__three_values__students_interval():
 
 @pytest.mark.parametrize(
     ("metric", "low", "high", "expected"),
-    [("macro_f1", 0.1, 0.2, 1), ("macro_f1", -0.2, -0.1, -1), ("log_loss", -0.2, -0.1, 1), ("log_loss", -0.1, 0.1, 0)]
-    + [("log_loss", 1e-6, 2e-6, 0)],  # in every resample, and in no table
+    [
+        ("macro_f1", 0.1, 0.2, 1),
+        ("macro_f1", -0.2, -0.1, -1),
+        ("log_loss", -0.2, -0.1, 1),
+        ("log_loss", -0.1, 0.1, 0),
+        ("log_loss", 1e-6, 2e-6, 0),  # in every resample, and in no table
+    ],
 )
 def test_verdict__interval__sign_by_the_direction_of_the_measure(metric, low, high, expected):
     found = {"difference": (low + high) / 2, "low": low, "high": high}
