@@ -8,10 +8,11 @@ import pytest
 from hotvae.benchmark.communities import community_numbers, wins_over
 from hotvae.benchmark.experiments import EXPERIMENTS, Cell
 from hotvae.benchmark.facts import is_better, is_comparable, paper, printed, published
+from hotvae.benchmark.figures import LEAST_SPAN, series_figure
 from hotvae.benchmark.notes import cost_note
 from hotvae.benchmark.pages import write_pages
 from hotvae.benchmark.store import Store
-from hotvae.benchmark.summaries import counted, joined, mean_of, verdict
+from hotvae.benchmark.summaries import Mean, counted, joined, mean_of, verdict
 from hotvae.errors import ConfigError, DataError
 from hotvae.metrics import MEASURES
 
@@ -255,6 +256,13 @@ def test_verdict__interval__sign_by_the_direction_of_the_measure(metric, low, hi
     found = {"difference": (low + high) / 2, "low": low, "high": high}
     assert verdict({"e/d/0/r": {"metrics": {metric: found}}}, "e", "d", 0, "r", metric) == expected
     assert verdict({}, "e", "d", 0, "r", metric) is None
+
+
+def test_series_figure__values_that_hardly_differ__look_alike():
+    figure = series_figure({"d": [Mean(0.58384, None, 1), Mean(0.58420, None, 1)]}, ["1", "2"], "x", "y")
+    low, high = figure.axes[0].get_ylim()
+    assert high - low == pytest.approx(LEAST_SPAN)
+    assert low < 0.58384 < 0.58420 < high
 
 
 def test_words__lists_and_counts():

@@ -15,6 +15,10 @@ _ASPECTS = ("accuracy", "discrimination", "calibration", "precision")
 _DOTS_PER_INCH = 110
 
 
+LEAST_SPAN = 0.04
+"""An axis spans at least this much: a difference in the fourth digit should not look like one."""
+
+
 def series_figure(
     series: Mapping[str, Sequence[Mean | None]], steps: Sequence[str], x_label: str, y_label: str
 ) -> Figure:
@@ -57,6 +61,9 @@ def series_figure(
         axes.set_ylabel(y_label, fontsize=9)
         axes.grid(color="#e3e3e3", linewidth=0.7)
         axes.tick_params(labelsize=8)
+        low, high = axes.get_ylim()
+        missing = max(0.0, LEAST_SPAN - (high - low)) / 2
+        axes.set_ylim(low - missing, high + missing)
     return figure
 
 
