@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.special import logit
 
 from hotvae.errors import ConfigError, listed
 
@@ -234,8 +235,7 @@ def probs_given(model: ConditionalModel, X: Any, known: Mapping[int, float], n_l
     probs = np.asarray(model.predict_proba(X, given=told), dtype=np.float64)
     if scale == "probability":
         return probs
-    inner = probs.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-    logits: FloatArray = np.log(inner) - np.log1p(-inner)
+    logits: FloatArray = logit(probs.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY))
     return logits
 
 
