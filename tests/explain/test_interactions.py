@@ -397,11 +397,11 @@ def test_associations__wrong_input__says_what_does_not_fit():
         associations(MLkNN(), WET)
     with pytest.raises(ConfigError, match="model must be a fitted model or several; got none"):
         associations([], WET)
-    with pytest.raises(ConfigError, match="scale must be 'probability' or 'logit'; got 'odds'"):
+    with pytest.raises(ConfigError, match="scale must be one of 'probability', 'logit'; got 'odds'"):
         associations(model, WET, scale="odds")
     with pytest.raises(ConfigError, match="level must be above 0 and below 1; got 1"):
         associations(model, WET, level=1)
-    with pytest.raises(ConfigError, match="n_bootstrap must be at least 20; got 3"):
+    with pytest.raises(ConfigError, match="n_bootstrap must be a whole number of at least 20; got 3"):
         associations(model, WET, n_bootstrap=3)
     with pytest.raises(ConfigError, match=r"label must be one of the model's .*; got 'z'"):
         flip_effects(model, WET, "z")

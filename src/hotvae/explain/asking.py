@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,13 @@ import pandas as pd
 from scipy.special import logit
 
 from hotvae.errors import ConfigError, listed
+from hotvae.parameters import require_choice
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.intp]
 Scale = Literal["probability", "logit"]
+SCALES = get_args(Scale)
 
 MIN_PROBABILITY = 1e-3
 """On the logit scale probabilities are kept this far from 0 and 1: beyond, a logit is more noise than statement."""
@@ -98,7 +100,7 @@ def flip_effects(model: ConditionalModel, X: Any, label: str, *, scale: Scale = 
     >>> effects.shape
     (50, 24)
     """
-    check_scale(scale)
+    require_choice("scale", scale, SCALES)
     names = names_of(model_list(model))
     place = places_of([label], names)[0]
     low, high = two_sides(model, X, place, len(names), scale)
@@ -254,20 +256,6 @@ def two_sides(
     return probs_given(model, X, {place: 0.0}, n_labels, scale), probs_given(model, X, {place: 1.0}, n_labels, scale)
 
 
-def check_scale(scale: str) -> None:
-    """Refuse a scale that is none.
-
-    Examples
-    --------
-    >>> check_scale("odds")
-    Traceback (most recent call last):
-    ...
-    hotvae.errors.ConfigError: scale must be 'probability' or 'logit'; got 'odds'. Choose one of them.
-    """
-    if scale not in ("probability", "logit"):
-        raise ConfigError(f"scale must be 'probability' or 'logit'; got {scale!r}. Choose one of them.")
-
-
 def check_between(name: str, value: float, low: float, high: float) -> None:
     """Refuse a number that does not lie between two others.
 
@@ -280,17 +268,3 @@ def check_between(name: str, value: float, low: float, high: float) -> None:
     """
     if not low < value < high:
         raise ConfigError(f"{name} must be above {low} and below {high}; got {value}.")
-
-
-def check_count(name: str, value: int, least: int) -> None:
-    """Refuse a number below the least that makes sense.
-
-    Examples
-    --------
-    >>> check_count("n_groups", 1, least=2)
-    Traceback (most recent call last):
-    ...
-    hotvae.errors.ConfigError: n_groups must be at least 2; got 1.
-    """
-    if value < least:
-        raise ConfigError(f"{name} must be at least {least}; got {value}.")

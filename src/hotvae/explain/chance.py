@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hotvae.explain.asking import BoolArray, FloatArray, IntArray, check_count
+from hotvae.explain.asking import BoolArray, FloatArray, IntArray
 from hotvae.explain.associations import residual_associations
 from hotvae.metrics.multilabel import check_labels, check_probs
+from hotvae.parameters import require_count
 
 _BOOTSTRAP_SEED, _SHUFFLE_SEED = 1, 2
 
@@ -49,7 +50,7 @@ def shuffle_within_strata(
     >>> shuffled[:2].sum(axis=0).tolist(), shuffled[2:].sum(axis=0).tolist()
     ([1.0, 0.0], [1.0, 2.0])
     """
-    check_count("n_strata", n_strata, 1)
+    require_count("n_strata", n_strata, 1)
     cells = check_labels(labels)
     table = np.where(cells.observed, cells.positive.astype(np.float64), np.nan)
     strata = _strata(check_probs(probs, table.shape), cells.observed, n_strata)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from hotvae.errors import DataError, listed
-from hotvae.explain.asking import BoolArray, IntArray, check_count
+from hotvae.explain.asking import BoolArray, IntArray
+from hotvae.parameters import require_count
 
 ALL_ROWS = "all rows"
 """Name of the only group when none are given."""
@@ -51,7 +52,7 @@ def gradient_groups(values: npt.ArrayLike, n_groups: int = 5, *, name: str = "")
     >>> gradient_groups([1.0, 2.0, 3.0, 4.0, float("nan")], 2, name="depth").tolist()
     ['depth 1 to 2', 'depth 1 to 2', 'depth 3 to 4', 'depth 3 to 4', nan]
     """
-    check_count("n_groups", n_groups, 2)
+    require_count("n_groups", n_groups, 2)
     column = pd.Series(np.asarray(values, dtype=np.float64))
     column[~np.isfinite(column)] = np.nan
     edges: Any = (
@@ -141,7 +142,7 @@ def pick_rows(masks: Mapping[str, BoolArray], max_rows: int | None, seed: int) -
     n_rows = len(next(iter(masks.values())))
     if max_rows is None or max_rows >= n_rows:
         return {name: np.flatnonzero(mask) for name, mask in masks.items()}
-    check_count("max_rows", max_rows, MIN_GROUP_ROWS)
+    require_count("max_rows", max_rows, MIN_GROUP_ROWS)
     order = np.random.default_rng([seed, _PICK_SEED]).permutation(n_rows)
     picked = {}
     for name, mask in masks.items():

@@ -26,13 +26,12 @@ import pandas as pd
 
 from hotvae.errors import DataError, listed
 from hotvae.explain.asking import (
+    SCALES,
     BoolArray,
     FloatArray,
     Models,
     Scale,
     check_between,
-    check_count,
-    check_scale,
     model_list,
     names_of,
     places_of,
@@ -44,6 +43,7 @@ from hotvae.explain.asking import (
 )
 from hotvae.explain.chance import Resamples, screened
 from hotvae.explain.groups import group_masks, pick_rows
+from hotvae.parameters import require_choice, require_count
 
 # An interval this close to 0 is 0: the flip of a label that tells nothing leaves only rounding.
 _ROUNDING = 1e-9
@@ -137,7 +137,7 @@ def associations(
     >>> len(table), table.columns[:3].tolist()
     (552, ['label_i', 'label_j', 'group'])
     """
-    check_scale(scale)
+    require_choice("scale", scale, SCALES)
     check_between("level", level, 0, 1)
     check_between("false_share", false_share, 0, 1)
     for name, count, least in (
@@ -145,7 +145,7 @@ def associations(
         ("n_shuffles", n_shuffles, 1),
         ("n_strata", n_strata, 1),
     ):
-        check_count(name, count, least)
+        require_count(name, count, least)
     models = model_list(model)
     names = names_of(models)
     n_rows = row_count(X)
@@ -231,9 +231,9 @@ def third_order(
     >>> bool(table["effect"][0] * effect.strength > 0)
     True
     """
-    check_scale(scale)
+    require_choice("scale", scale, SCALES)
     check_between("level", level, 0, 1)
-    check_count("n_bootstrap", n_bootstrap, 20)
+    require_count("n_bootstrap", n_bootstrap, 20)
     models = model_list(model)
     names = names_of(models)
     wanted = [tuple(places_of(pair, names)) for pair in pairs]
@@ -330,7 +330,7 @@ def association_map(
     >>> len(table), table.columns.tolist()
     (30, ['row', 'x', 'y', 'label_i', 'label_j', 'effect'])
     """
-    check_scale(scale)
+    require_choice("scale", scale, SCALES)
     models = model_list(model)
     names = names_of(models)
     places = np.asarray(coordinates, dtype=np.float64)
