@@ -6,10 +6,11 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 
 import pytest
 
-from hotvae.benchmark.experiments import Cell
+from hotvae.benchmark.experiments import EXPERIMENTS, Cell
 from hotvae.benchmark.runner import Estimates, Plan, duration_words, parse_duration, plan, run
 from hotvae.benchmark.store import Store, fit_fingerprint
 from hotvae.benchmark.worker import answer
@@ -116,6 +117,22 @@ def test_plan__same_fit_in_another_experiment__taken_over_without_a_run(tmp_path
     assert line["copied_from"] == "tables"
     assert line["fit"] == fit_fingerprint(twin, {})
     assert planned(store, [twin]).n_done == 1
+
+
+def test_plan__same_fit_measured_in_more_ways_elsewhere__taken_over_but_not_the_other_way(tmp_path, worker):
+    store = Store(tmp_path / "r")
+    survey = Cell("communities", "good", "good", "yeast", measures=EXPERIMENTS["communities"].measures)
+    go(store, [cell("good"), survey], worker)
+    table = Cell("ablation", "full", "good", "yeast", seed=1)
+    assert len(planned(store, [table]).cells) == 1  # another seed
+    go(store, [replace(survey, seed=1)], worker)
+    run(store, planned(store, [table]), worker=["/nothing/here"])
+    assert store.latest("ablation")[table.place]["copied_from"] == "communities"
+    assert planned(store, [table]).n_done == 1
+    # What has no ecological measures cannot stand in for what asks for them.
+    assert len(planned(store, [replace(survey, seed=0, variant="other")]).shared) == 1
+    go(store, [cell("good", seed=2)], worker)
+    assert len(planned(store, [replace(survey, seed=2)]).cells) == 1
 
 
 def test_run__cell_over_its_limit__ended_and_noted_as_too_slow(tmp_path, worker):

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -183,9 +183,9 @@ def plan(
     to_run: list[tuple[Cell, str]] = []
     shared: list[tuple[Cell, dict[str, Any]]] = []
     for cell in cells:
-        fit = fit_fingerprint(cell, settings(cell))
+        fits = fits_that_serve(cell, settings(cell))
         before = None if fresh else latest[cell.experiment].get(cell.place)
-        if before is not None and before.get("fit") != fit:
+        if before is not None and before.get("fit") not in fits:
             if before["status"] == DONE and keep_old:
                 counts["n_done"] += 1
                 continue
@@ -193,13 +193,41 @@ def plan(
             before = None
         if before is not None and before["status"] == DONE:
             counts["n_done"] += 1
-        elif fit in elsewhere:
-            shared.append((cell, elsewhere[fit]))
+        elif done := [elsewhere[fit] for fit in fits if fit in elsewhere]:
+            shared.append((cell, done[0]))
         elif before is not None and not retry:
             counts["n_failed"] += 1
         else:
-            to_run.append((cell, fit))
+            to_run.append((cell, fits[0]))
     return Plan(to_run, shared=shared, **counts)
+
+
+def fits_that_serve(cell: Cell, settings: Mapping[str, Any]) -> list[str]:
+    """List the fingerprints that answer a cell: its own, then those of the same fit measured in more ways.
+
+    Parameters
+    ----------
+    cell : Cell
+        What is asked for.
+    settings : mapping
+        All settings it is fitted with, presets included.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> table, survey = (Cell("", "plain", "plain", "yeast", measures=EXPERIMENTS[name].measures)
+    ...                  for name in ("tables", "communities"))
+    >>> fits_that_serve(survey, {})[0] in fits_that_serve(table, {})
+    True
+    >>> fits_that_serve(table, {})[0] in fits_that_serve(survey, {})
+    False
+    """
+    asked = set(cell.measures)
+    wider = sorted({other.measures for other in EXPERIMENTS.values() if asked < set(other.measures)})
+    return [fit_fingerprint(replace(cell, measures=measures), settings) for measures in (cell.measures, *wider)]
 
 
 class Estimates:
