@@ -97,6 +97,10 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
         """Learn from scaled rows; validation rows may choose settings."""
 
+    def _learn_last(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
+        """Learn what needs all else to be learned; by default nothing."""
+        return
+
     @abstractmethod
     def _probs(self, features: Any) -> NDArray[np.floating[Any]]:
         """Return probabilities of shape (n_samples, n_labels) for scaled features."""
@@ -152,6 +156,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         rows = LabelledRows(self._scaled(_take(features, train)), labels[train])
         held_rows = None if held_out is None else LabelledRows(self._scaled(held_out[0]), held_out[1])
         self._learn(rows, held_rows, seed)
+        self._learn_last(rows, held_rows, seed)
         self.thresholds_: dict[str, float] = {}
         if held_rows is not None:
             self.thresholds_ = tune_thresholds(held_rows.labels, self._probs(held_rows.features))

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import ndtri
+from scipy.special import expit, logit
 from torch import Tensor, nn
 
 from hotvae.classifier import LabelledRows
@@ -36,7 +36,7 @@ from hotvae.config import (
 )
 from hotvae.errors import ConfigError
 from hotvae.graph import check_graph, cooccurrence_graph, neighbour_lists
-from hotvae.joint_classifier import JointClassifier
+from hotvae.joint_classifier import JointClassifier, probit_of
 from hotvae.net.encoders import member_mean
 from hotvae.net.losses import bce_loss, hotvae_terms
 from hotvae.net.model import HotVAE, LabelBranch
@@ -110,6 +110,10 @@ class HotVAEClassifier(JointClassifier):
         Training texts that must hold a word for it to be known, and the largest vocabulary.
     bonds : bool
         Whether molecules are read as graphs of atoms and bonds, which needs RDKit.
+    neighbours : int
+        Training rows nearest in the latent space whose labels are mixed into a prediction, by a share that validation
+        rows choose, none where they are of no use. The model then holds latent places and labels of training rows; 0
+        for none.
     encoder_dropout, decoder_dropout, attention_dropout : float
         Shares of units dropped while training.
     dropout_sharing : {"labels", "none"}
@@ -242,6 +246,7 @@ class HotVAEClassifier(JointClassifier):
         min_word_count: int = FrontConfig.min_word_count,
         max_words: int = FrontConfig.max_words,
         bonds: bool = FrontConfig.bonds,
+        neighbours: int = 0,
         encoder_dropout: float = NetConfig.encoder_dropout,
         decoder_dropout: float = NetConfig.decoder_dropout,
         attention_dropout: float = NetConfig.attention_dropout,
@@ -311,6 +316,7 @@ class HotVAEClassifier(JointClassifier):
         self.min_word_count = min_word_count
         self.max_words = max_words
         self.bonds = bonds
+        self.neighbours = neighbours
         self.encoder_dropout = encoder_dropout
         self.decoder_dropout = decoder_dropout
         self.attention_dropout = attention_dropout
@@ -465,13 +471,20 @@ class HotVAEClassifier(JointClassifier):
             raise ConfigError("given must go with a model trained for it; got conditional=False. Train it with True.")
         network = cast(HotVAE, self.network_)
         with torch_threads(self.n_threads):
-            return predict_network(network.predict_given, features, known.astype(self._dtype()))
+            told = predict_network(network.predict_given, features, known.astype(self._dtype()))
+            if self.memory_ is None:
+                return told
+            # What known labels change about the odds, they change about those that neighbours have a share in.
+            untold = predict_network(network.predict, features)
+        odds = [_logit(probs) for probs in (self._probs(features), told, untold)]
+        moved: NDArray[np.floating[Any]] = expit(odds[0] + odds[1] - odds[2]).astype(told.dtype)
+        return moved
 
     def _scores(self, features: Any) -> NDArray[Any]:
-        return _probit(self._probs(features))
+        return probit_of(self._probs(features))
 
     def _told_scores(self, features: Any, known: NDArray[np.float32], scores: NDArray[Any]) -> NDArray[Any]:
-        return _probit(self._given_some(features, known))
+        return probit_of(self._given_some(features, known))
 
     def _told_latent(self, head: ProbitHead, found: Posterior, causes: Tensor, scores: Tensor) -> Tensor:
         # The label branch says where the known labels move each probability; of the causes only what is still
@@ -496,7 +509,7 @@ class HotVAEClassifier(JointClassifier):
         return lambda features: network.predict(features, noise)
 
 
-def _probit(probs: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
-    """Scores whose normal distribution function the probabilities are; certain ones are a millionth short of it."""
-    scores: NDArray[np.floating[Any]] = ndtri(np.clip(probs.astype(np.float64), 1e-6, 1 - 1e-6)).astype(probs.dtype)
-    return scores
+def _logit(probs: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Log odds; certain probabilities are a millionth short of it."""
+    odds: NDArray[np.float64] = logit(np.clip(probs.astype(np.float64), 1e-6, 1 - 1e-6))
+    return odds

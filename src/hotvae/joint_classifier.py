@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from torch import Tensor
 
 from hotvae.classifier import LabelledRows
@@ -138,3 +139,25 @@ class JointClassifier(NetworkClassifier):
         n_draws = require_count("n_conditional_draws", self.n_conditional_draws, least=2)
         factors = self._head.factors
         return even_noise(n_draws, factors.shape[1], self.noise_seed_, factors.dtype)
+
+
+def probit_of(probs: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    """Scores whose normal distribution function the probabilities are; certain ones are a millionth short of it.
+
+    Parameters
+    ----------
+    probs : ndarray
+        Between 0 and 1.
+
+    Returns
+    -------
+    ndarray
+        Of the same type.
+
+    Examples
+    --------
+    >>> probit_of(np.array([0.5, 0.975])).round(2)
+    array([0.  , 1.96])
+    """
+    scores: NDArray[np.floating[Any]] = ndtri(np.clip(probs.astype(np.float64), 1e-6, 1 - 1e-6)).astype(probs.dtype)
+    return scores

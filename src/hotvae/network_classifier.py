@@ -27,8 +27,11 @@ from hotvae.data.scaling import FeatureScaler
 from hotvae.data.text import BagOfWords, TextTokens, as_texts
 from hotvae.data.tokens import ActiveColumns
 from hotvae.errors import ConfigError, DataError
+from hotvae.metrics import log_loss
 from hotvae.net.encoders import encode, make_encoder, member_mean
 from hotvae.net.latent import token_mean
+from hotvae.net.memory import NeighbourMemory
+from hotvae.parameters import require_count
 from hotvae.progress import make_progress
 from hotvae.training import (
     History,
@@ -51,6 +54,13 @@ _RESTORED: dict[str, Callable[[dict[str, Any]], Front]] = {
     "smiles": AtomTokens.from_state,
     "elements": ElementPresence.from_state,
 }
+# What the neighbours of a row may count for, and how fast they count for less with the angle; validation rows choose.
+_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+_TEMPERATURES = (0.02, 0.05, 0.1, 0.2)
+# Rows among which neighbours are looked for, at most: more take longer to ask than the network itself.
+_MOST_REMEMBERED = 20_000
+_MEMORY = "memory."
+
 TEXTS = ("text", "bag")
 MOLECULES = ("smiles", "elements")
 
@@ -143,6 +153,7 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         held_rows = None
         if validation is not None:
             held_rows = Rows(validation.features, validation.labels.astype(self._dtype()))
+        self.memory_: NeighbourMemory | None = None
         graph = self._label_graph(train.labels)
         is_complete = graph is None or (graph.dtype == np.bool_ and graph.all())
         self.graph_ = None if is_complete else graph
@@ -168,9 +179,35 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
             self.network_.to("cpu")
         self.noise_seed_ = seed
 
+    def _learn_last(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
+        """Remember training rows, as far as validation rows are predicted better by it."""
+        n_neighbours = require_count("neighbours", getattr(self, "neighbours", 0), least=0)
+        if not n_neighbours or validation is None:
+            return
+        kept = np.arange(len(train.labels))
+        if len(kept) > _MOST_REMEMBERED:
+            kept = np.sort(np.random.default_rng(seed).permutation(len(kept))[:_MOST_REMEMBERED])
+        places = torch.from_numpy(self._placed(train.features[kept]))
+        memory = NeighbourMemory(places, torch.from_numpy(train.labels[kept].astype(self._dtype())), n_neighbours)
+        alone = self._probs(validation.features)
+        best = (log_loss(validation.labels, alone), 0.0, 0.0)
+        memory.share = 1.0  # a smaller one lies on the line between the network alone and the neighbours
+        for memory.temperature in _TEMPERATURES:
+            with torch_threads(self.n_threads):
+                near = predict_network(
+                    lambda rows, probs: memory.mix(probs, self._place(rows)), validation.features, alone
+                )
+            for share in _SHARES:
+                loss = log_loss(validation.labels, alone + share * (near - alone))
+                best = min(best, (loss, share, memory.temperature))
+        _, memory.share, memory.temperature = best
+        if memory.share:
+            self.memory_ = memory
+
     def _identity(self) -> dict[str, str]:
-        """Return every setting that shapes the model; where and how it is computed and shown does not count."""
+        """Return every setting that shapes the network; where and how it is computed and shown does not count."""
         aside = {"device", "n_threads", "progress", "state_file", "random_state", "encoder", "graph", "n_draws"}
+        aside.add("neighbours")
         return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in aside}
 
     def _make_network(self, initial_logits: NDArray[Any] | None) -> nn.Module:
@@ -190,7 +227,10 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         if features.shape[0] == 0:
             return np.zeros((0, self.n_labels_), dtype=self._dtype())
         with torch_threads(self.n_threads):
-            return predict_network(self._predictor(), features)
+            predict, memory = self._predictor(), self.memory_
+            if memory is None:
+                return predict_network(predict, features)
+            return predict_network(lambda batch: memory.mix(predict(batch), self._place(batch)), features)
 
     def _predictor(self) -> Any:
         return self.network_.predict
@@ -210,14 +250,16 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         ndarray of shape (n_samples, dim)
         """
         check_is_fitted(self)
-        scaled = self._scaled(self._check_features(X, reset=False))
+        return self._placed(self._scaled(self._check_features(X, reset=False)))
 
-        def place(batch: Tensor) -> Tensor:
-            posterior = encode(self.network_.get_submodule("feature_encoder"), batch)
-            return member_mean(token_mean(posterior.mean, posterior.mask), getattr(self.network_, "n_members", 1))
-
+    def _placed(self, features: Any) -> NDArray[np.floating[Any]]:
+        """Return where scaled rows lie in the latent space."""
         with torch_threads(self.n_threads):
-            return predict_network(place, scaled)
+            return predict_network(self._place, features)
+
+    def _place(self, batch: Tensor) -> Tensor:
+        posterior = encode(self.network_.get_submodule("feature_encoder"), batch)
+        return member_mean(token_mean(posterior.mean, posterior.mask), getattr(self.network_, "n_members", 1))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns of :meth:`transform`."""
@@ -235,7 +277,13 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
                 "stopped": self.history_.stopped,
             },
         }
-        return notes, self.network_.state_dict()
+        tensors = dict(self.network_.state_dict())
+        memory = self.memory_
+        if memory is not None:
+            names = ("n_neighbours", "share", "temperature")
+            notes["memory"] = {name: getattr(memory, name) for name in names}
+            tensors |= {_MEMORY + name: tensor for name, tensor in memory.tensors().items()}
+        return notes, tensors
 
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.noise_seed_ = config["noise_seed"]
@@ -244,8 +292,14 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         self.graph_ = None if graph is None else graph.numpy()
         with owned_randomness(0, 0):  # the random starting weights are overwritten below
             self.network_ = self._make_network(None)
-        self.network_.load_state_dict(tensors)
+        remembered = {name.removeprefix(_MEMORY): tensors[name] for name in tensors if name.startswith(_MEMORY)}
+        self.network_.load_state_dict({name: tensors[name] for name in tensors if not name.startswith(_MEMORY)})
         self.network_.eval()
+        # Models of version 0.1 have none.
+        told = config.get("memory")
+        self.memory_ = None
+        if told is not None:
+            self.memory_ = NeighbourMemory.from_tensors(remembered["places"], remembered["labels"], **told)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""

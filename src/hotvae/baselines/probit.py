@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from hotvae.config import FrontConfig, NetConfig, Optimizer, Precision, Scaling, Schedule, TrainConfig
-from hotvae.joint_classifier import CONDITIONAL_ROWS, JointClassifier
+from hotvae.joint_classifier import CONDITIONAL_ROWS, JointClassifier, probit_of
 from hotvae.net.perceptron import perceptron
 from hotvae.net.probit import CovarianceNet, ProbitNet
 from hotvae.parameters import require_choice, require_count
@@ -36,6 +36,8 @@ class ProbitClassifier(JointClassifier):
             return predict_network(network.predict, table, batch_size=CONDITIONAL_ROWS)
 
     def _scores(self, features: Any) -> NDArray[Any]:
+        if self.memory_ is not None:
+            return probit_of(self._probs(features))
         with torch_threads(self.n_threads):
             return predict_network(cast(ProbitNet, self.network_).scores, features)
 

@@ -69,6 +69,7 @@ _SHARED = (
         "spatial_units",
         "spatial_columns",
         "landmarks",
+        "neighbours",
         "max_words",
         "min_word_count",
         "max_tokens",
