@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotvae import HotVAEClassifier, load_model
+from hotvae import load_model
 from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.errors import ConfigError, ModelError
 from hotvae.metrics import log_loss
@@ -82,19 +82,15 @@ def test_from_tensors__gaps_and_all__mixes_to_the_same_bits():
 def test_network__rows_in_heaps__learns_more_with_neighbours(name):
     """Whatever helps a latent space is no merit of one model: every network that has one can have it."""
     train, validation, test = heaps(300, 2), heaps(100, 4), heaps(200, 3)
-    losses = [
-        log_loss(
-            test[1], small(name, max_epochs=8, neighbours=n).fit(*train, validation=validation).predict_proba(test[0])
-        )
-        for n in (5, 0)
-    ]
+    models = [small(name, max_epochs=8, latent_neighbours=n).fit(*train, validation=validation) for n in (5, 0)]
+    losses = [log_loss(test[1], model.predict_proba(test[0])) for model in models]
     assert losses[0] < 0.97 * losses[1]
 
 
 def test_network__labels_that_nothing_tells__remembers_nobody():
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(400, 3)), (rng.random((400, 4)) < 0.5).astype(float)
-    model = small("plain", max_epochs=3, neighbours=2).fit(features, labels)
+    model = small("plain", max_epochs=3, latent_neighbours=2).fit(features, labels)
     alone = small("plain", max_epochs=3).fit(features, labels)
     assert model.memory_ is None or model.memory_.share <= 0.1
     if model.memory_ is None:
@@ -103,7 +99,7 @@ def test_network__labels_that_nothing_tells__remembers_nobody():
 
 def test_network__share_and_temperature__are_the_best_of_validation_rows():
     train, validation = heaps(300, 2), heaps(100, 4)
-    model = small("plain", max_epochs=3, neighbours=5).fit(*train, validation=validation)
+    model = small("plain", max_epochs=3, latent_neighbours=5).fit(*train, validation=validation)
     reached = log_loss(validation[1], model.predict_proba(validation[0]))
     memory = model.memory_
     for memory.share in (0.0, 0.1, 0.3, 0.6):
@@ -113,25 +109,25 @@ def test_network__share_and_temperature__are_the_best_of_validation_rows():
 
 def test_network__no_validation_rows__remembers_nobody():
     train = heaps(30, 2)
-    model = small("plain", max_epochs=1, neighbours=5, validation_fraction=0.0).fit(*train)
+    model = small("plain", max_epochs=1, latent_neighbours=5, validation_fraction=0.0).fit(*train)
     assert model.memory_ is None
 
 
 def test_network__many_rows__are_remembered_in_part(monkeypatch):
     monkeypatch.setattr("hotvae.network_classifier._MOST_REMEMBERED", 40)
-    model = small("plain", max_epochs=2, neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
+    model = small("plain", max_epochs=2, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
     assert model.memory_ is None or len(model.memory_.places) == 40
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "ten"])
 def test_network__wrong_number__names_it(wrong):
-    with pytest.raises(ConfigError, match="neighbours"):
-        PlainNetClassifier(neighbours=wrong, max_epochs=1, encoder_widths=(4,)).fit(*heaps(60, 2))
+    with pytest.raises(ConfigError, match="latent_neighbours"):
+        PlainNetClassifier(latent_neighbours=wrong, max_epochs=1, encoder_widths=(4,)).fit(*heaps(60, 2))
 
 
 @pytest.fixture(scope="module")
 def remembering():
-    model = small("hotvae", max_epochs=4, neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
+    model = small("hotvae", max_epochs=4, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
     assert model.memory_ is not None
     return model
 
@@ -165,7 +161,7 @@ def test_hotvae__known_labels__move_the_odds_as_they_move_the_networks(rememberi
 
 @pytest.mark.parametrize("name", ["hotvae", "mpvae"])
 def test_sample__with_neighbours__has_the_mixed_probabilities(name):
-    model = small(name, max_epochs=4, neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
+    model = small(name, max_epochs=4, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
     assert model.memory_ is not None
     features = heaps(20, 3)[0]
     drawn = model.sample(features, 4000, random_state=0).mean(axis=0)
@@ -192,8 +188,6 @@ def test_load__neighbours_told_but_not_there__is_refused(remembering, tmp_path):
 def test_fit__texts__have_neighbours_too():
     texts = ["wet meadow", "dry rock", "wet bog", "dry slope"] * 20
     labels = np.array([[1, 0], [0, 1], [1, 0], [0, 1]] * 20)
-    model = HotVAEClassifier(
-        encoder="text", neighbours=3, max_epochs=1, dim=8, encoder_widths=(8,), covariance_epochs=0, random_state=0
-    ).fit(texts, labels)
+    model = small("hotvae", encoder="text", latent_neighbours=3, max_epochs=1).fit(texts, labels)
     assert model.memory_ is not None
     assert log_loss(labels, model.predict_proba(texts)) < 0.6

@@ -3,7 +3,8 @@
 import pytest
 
 from hotvae.errors import ConfigError
-from hotvae.settings import TrainSettings, parse_assignments, parse_value, read_settings, train_settings
+from hotvae.models import CLASSIFIERS
+from hotvae.settings import OPTIONS, TrainSettings, parse_assignments, parse_value, read_settings, train_settings
 
 PARAMETERS = {
     "dim": 64,
@@ -181,3 +182,9 @@ def test_train_settings__option_of_another_model__is_not_offered():
     with pytest.raises(ConfigError) as caught:
         train_settings({"n_neighbours": 10}, ("--layers", {"layers": 2}))
     assert "Did you mean 'layers'" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(CLASSIFIERS))
+def test_options__parameters_of_every_model__have_names_of_their_own(name):
+    """A parameter that is called as an option would be set by nobody: the option takes it. The graph is built first."""
+    assert set(CLASSIFIERS[name]().get_params()) & set(OPTIONS) <= {"graph"}

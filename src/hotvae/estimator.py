@@ -110,7 +110,7 @@ class HotVAEClassifier(JointClassifier):
         Training texts that must hold a word for it to be known, and the largest vocabulary.
     bonds : bool
         Whether molecules are read as graphs of atoms and bonds, which needs RDKit.
-    neighbours : int
+    latent_neighbours : int
         Training rows nearest in the latent space whose labels are mixed into a prediction, by a share that validation
         rows choose, none where they are of no use. The model then holds latent places and labels of training rows; 0
         for none.
@@ -246,7 +246,7 @@ class HotVAEClassifier(JointClassifier):
         min_word_count: int = FrontConfig.min_word_count,
         max_words: int = FrontConfig.max_words,
         bonds: bool = FrontConfig.bonds,
-        neighbours: int = 0,
+        latent_neighbours: int = 0,
         encoder_dropout: float = NetConfig.encoder_dropout,
         decoder_dropout: float = NetConfig.decoder_dropout,
         attention_dropout: float = NetConfig.attention_dropout,
@@ -316,7 +316,7 @@ class HotVAEClassifier(JointClassifier):
         self.min_word_count = min_word_count
         self.max_words = max_words
         self.bonds = bonds
-        self.neighbours = neighbours
+        self.latent_neighbours = latent_neighbours
         self.encoder_dropout = encoder_dropout
         self.decoder_dropout = decoder_dropout
         self.attention_dropout = attention_dropout

@@ -181,7 +181,7 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
 
     def _learn_last(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
         """Remember training rows, as far as validation rows are predicted better by it."""
-        n_neighbours = require_count("neighbours", getattr(self, "neighbours", 0), least=0)
+        n_neighbours = require_count("latent_neighbours", getattr(self, "latent_neighbours", 0), least=0)
         if not n_neighbours or validation is None:
             return
         kept = np.arange(len(train.labels))
@@ -207,7 +207,7 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
     def _identity(self) -> dict[str, str]:
         """Return every setting that shapes the network; where and how it is computed and shown does not count."""
         aside = {"device", "n_threads", "progress", "state_file", "random_state", "encoder", "graph", "n_draws"}
-        aside.add("neighbours")
+        aside.add("latent_neighbours")
         return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in aside}
 
     def _make_network(self, initial_logits: NDArray[Any] | None) -> nn.Module:

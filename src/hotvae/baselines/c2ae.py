@@ -45,7 +45,7 @@ class C2AE(NetworkClassifier):
         Weight of a cross entropy beside the ranking, which is not in the paper: 0 is the paper's loss. The ranking
         alone gives scores that order labels well and are no calibrated probabilities, and learns nothing from rows
         without labels.
-    scaling, clamp, spatial_units, spatial_columns, landmarks, neighbours
+    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -87,7 +87,7 @@ class C2AE(NetworkClassifier):
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
         landmarks: int = FrontConfig.landmarks,
-        neighbours: int = 0,
+        latent_neighbours: int = 0,
         max_epochs: int = TrainConfig.max_epochs,
         batch_size: int = TrainConfig.batch_size,
         learning_rate: float = TrainConfig.learning_rate,
@@ -122,7 +122,7 @@ class C2AE(NetworkClassifier):
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
         self.landmarks = landmarks
-        self.neighbours = neighbours
+        self.latent_neighbours = latent_neighbours
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate

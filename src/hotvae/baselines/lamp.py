@@ -54,7 +54,9 @@ class LaMP(NetworkClassifier):
         Rows in which two labels must occur together to keep their edge.
     bce_weight, intermediate_weight : float
         Weights of the cross entropy after the last layer and after each layer before it.
-    scaling, clamp, spatial_units, spatial_columns, landmarks, max_tokens, min_word_count, max_words, bonds, neighbours
+    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours
+        As in :class:`~hotvae.HotVAEClassifier`.
+    max_tokens, min_word_count, max_words, bonds
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -106,7 +108,7 @@ class LaMP(NetworkClassifier):
         min_word_count: int = FrontConfig.min_word_count,
         max_words: int = FrontConfig.max_words,
         bonds: bool = FrontConfig.bonds,
-        neighbours: int = 0,
+        latent_neighbours: int = 0,
         max_epochs: int = TrainConfig.max_epochs,
         batch_size: int = TrainConfig.batch_size,
         learning_rate: float = TrainConfig.learning_rate,
@@ -151,7 +153,7 @@ class LaMP(NetworkClassifier):
         self.min_word_count = min_word_count
         self.max_words = max_words
         self.bonds = bonds
-        self.neighbours = neighbours
+        self.latent_neighbours = latent_neighbours
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate

@@ -47,7 +47,7 @@ class MPVAE(ProbitClassifier):
         is kept is chosen by marginals, often before the covariance has settled. 0 leaves it as it is.
     n_conditional_draws : int
         Draws behind a prediction given other labels, shared by all rows.
-    scaling, clamp, spatial_units, spatial_columns, landmarks, neighbours
+    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -96,7 +96,7 @@ class MPVAE(ProbitClassifier):
         spatial_units: int = FrontConfig.spatial_units,
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
         landmarks: int = FrontConfig.landmarks,
-        neighbours: int = 0,
+        latent_neighbours: int = 0,
         max_epochs: int = TrainConfig.max_epochs,
         batch_size: int = TrainConfig.batch_size,
         learning_rate: float = TrainConfig.learning_rate,
@@ -134,7 +134,7 @@ class MPVAE(ProbitClassifier):
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
         self.landmarks = landmarks
-        self.neighbours = neighbours
+        self.latent_neighbours = latent_neighbours
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate

@@ -44,7 +44,9 @@ class PlainNetClassifier(NetworkClassifier):
         Of the messages among tokens, where the encoder has any.
     numeric_embedding_dim, numeric_frequencies, frequency_scale, n_members
         As in :class:`HotVAEClassifier`.
-    scaling, clamp, spatial_units, spatial_columns, landmarks, max_tokens, min_word_count, max_words, bonds, neighbours
+    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours
+        As in :class:`HotVAEClassifier`.
+    max_tokens, min_word_count, max_words, bonds
         As in :class:`HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`HotVAEClassifier`.
@@ -91,7 +93,7 @@ class PlainNetClassifier(NetworkClassifier):
         min_word_count: int = FrontConfig.min_word_count,
         max_words: int = FrontConfig.max_words,
         bonds: bool = FrontConfig.bonds,
-        neighbours: int = 0,
+        latent_neighbours: int = 0,
         max_epochs: int = TrainConfig.max_epochs,
         batch_size: int = TrainConfig.batch_size,
         learning_rate: float = TrainConfig.learning_rate,
@@ -133,7 +135,7 @@ class PlainNetClassifier(NetworkClassifier):
         self.min_word_count = min_word_count
         self.max_words = max_words
         self.bonds = bonds
-        self.neighbours = neighbours
+        self.latent_neighbours = latent_neighbours
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate

@@ -69,7 +69,7 @@ _SHARED = (
         "spatial_units",
         "spatial_columns",
         "landmarks",
-        "neighbours",
+        "latent_neighbours",
         "max_words",
         "min_word_count",
         "max_tokens",
