@@ -215,6 +215,9 @@ _ABLATION = (
     Variant("shared layers", "hotvae", {"share_layers": True}),
     Variant("two heads", "hotvae", {"n_heads": 2}),
     Variant("no landmarks", "hotvae", {"landmarks": 0}, data=("yeast",)),
+    Variant(
+        "no neighbours", "hotvae", {"latent_neighbours": 0}, title="no latent neighbours", data=("bbs_like_ebird100",)
+    ),
     Variant("pre norm", "hotvae", {"norm": "pre"}),
     Variant("no direct path", "hotvae", {"direct_path": False, "direct_epochs": 0}),
     Variant("no direct epochs", "hotvae", {"direct_epochs": 0}),
