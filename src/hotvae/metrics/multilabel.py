@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hotvae.errors import ConfigError, DataError, listed
+from hotvae.parameters import require_count
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -206,11 +207,6 @@ def _check_empty(empty: str) -> float:
 def _check_zero_division(zero_division: float) -> None:
     if not (np.isnan(zero_division) or 0 <= zero_division <= 1):
         raise ConfigError(f"zero_division must be between 0 and 1, or NaN; got {zero_division}.")
-
-
-def _check_count(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ConfigError(f"{name} must be a whole number of at least 1; got {value!r}.")
 
 
 # Predictions -------------------------------------------------------------------------------------------
@@ -556,7 +552,7 @@ def precision_at_k(labels: npt.ArrayLike, probs: npt.ArrayLike, k: int) -> float
     >>> precision_at_k([[1, 0], [1, 0]], [[0.9, 0.1], [0.4, 0.4]], k=1)
     0.75
     """
-    _check_count("k", k)
+    require_count("k", k)
     cells, probs = _check_probs_of(labels, probs)
     n_labels = probs.shape[1]
     n_places = min(int(k), n_labels)
@@ -718,7 +714,7 @@ def reliability_curve(
     >>> curve.mean_predicted, curve.observed_rate, curve.count
     (array([0.25 , 0.875]), array([0.5, 1. ]), array([2, 2]))
     """
-    _check_count("n_bins", n_bins)
+    require_count("n_bins", n_bins)
     if strategy not in ("uniform", "quantile"):
         raise ConfigError(f"strategy must be 'uniform' or 'quantile'; got {strategy!r}.")
     cells, probs = _check_probs_of(labels, probs)
