@@ -7,9 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from hotvae import load_model
 from hotvae.baselines.plain import PlainNetClassifier
+from hotvae.cli import app
 from hotvae.errors import ConfigError, ModelError
 from hotvae.metrics import log_loss
 from hotvae.models import CLASSIFIERS
@@ -174,6 +176,19 @@ def test_save__with_neighbours__read_back_predicts_the_same_bits(remembering, tm
     copy = load_model(tmp_path / "model")
     np.testing.assert_array_equal(copy.predict_proba(features), remembering.predict_proba(features))
     assert copy.memory_.n_neighbours == 5
+
+
+def test_info__with_neighbours__says_what_the_file_holds(remembering, tmp_path):
+    """Rows are no weights, and whoever passes a model on should know of them."""
+    remembering.save(tmp_path / "model")
+    shown = CliRunner().invoke(app, ["info", str(tmp_path / "model")])
+    assert (
+        "remembers   labels and latent places of 300 training rows; a row's 5 nearest have a share of" in shown.stdout
+    )
+    told = json.loads(CliRunner().invoke(app, ["info", str(tmp_path / "model"), "--json"]).stdout)
+    assert told["memory"]["n_rows"] == 300
+    weights = [value for name, value in remembering.network_.state_dict().items() if value.is_floating_point()]
+    assert told["n_parameters"] == sum(value.numel() for value in weights)
 
 
 def test_load__neighbours_told_but_not_there__is_refused(remembering, tmp_path):

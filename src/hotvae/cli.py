@@ -681,19 +681,24 @@ def info(model_folder: Model, as_json: Json = False) -> None:
     """Show what a model is, how it was trained and on what."""
     from hotvae.checkpoint import load_folder
     from hotvae.models import load_model
+    from hotvae.network_classifier import MEMORY
     from hotvae.prediction import TableNeeds, model_card
 
     stored, tensors = load_folder(model_folder)
     model = load_model(model_folder)
     history, card = getattr(model, "history_", None), model_card(model)
-    needs = TableNeeds.of_model(model)
+    needs, memory = TableNeeds.of_model(model), getattr(model, "memory_", None)
     result = {
         "model": str(model_folder),
         "kind": stored["kind"],
         "format_version": stored["format_version"],
         "hotvae_version": stored["hotvae_version"],
         "torch_version": stored["torch_version"],
-        "n_parameters": sum(weights.numel() for weights in tensors.values() if weights.is_floating_point()),
+        "n_parameters": sum(
+            weights.numel()
+            for name, weights in tensors.items()
+            if weights.is_floating_point() and not name.startswith(MEMORY)
+        ),
         "labels": [str(name) for name in model.label_names_],
         "features": dict(zip(needs.features, needs.kinds, strict=True)),
         "settings": stored["params"],
@@ -701,6 +706,7 @@ def info(model_folder: Model, as_json: Json = False) -> None:
         "n_epochs": None if history is None else len(history.records),
         "stopped": None if history is None else history.stopped,
         "thresholds": model.thresholds_,
+        "memory": None if memory is None else {**stored["memory"], "n_rows": len(memory.places)},
         "training": card,
     }
     if as_json:
@@ -720,6 +726,11 @@ def info(model_folder: Model, as_json: Json = False) -> None:
         "thresholds": ", ".join(f"{name} {value:g}" for name, value in model.thresholds_.items()) or "none tuned",
         "settings": ", ".join(f"{name}={value}" for name, value in stored["params"].items()),
     }
+    if memory is not None:
+        shown["remembers"] = (
+            f"labels and latent places of {len(memory.places):,} training rows; "
+            f"a row's {memory.n_neighbours} nearest have a share of {memory.share:g} in its prediction"
+        )
     for name, value in shown.items():
         print(f"{name:<11} {value}")
 

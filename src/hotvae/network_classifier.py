@@ -59,7 +59,8 @@ _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 _TEMPERATURES = (0.02, 0.05, 0.1, 0.2)
 # Rows among which neighbours are looked for, at most: more take longer to ask than the network itself.
 _MOST_REMEMBERED = 20_000
-_MEMORY = "memory."
+MEMORY = "memory."
+"""How names of tensors in a file begin that are remembered rows, not weights."""
 
 TEXTS = ("text", "bag")
 MOLECULES = ("smiles", "elements")
@@ -282,7 +283,7 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         if memory is not None:
             names = ("n_neighbours", "share", "temperature")
             notes["memory"] = {name: getattr(memory, name) for name in names}
-            tensors |= {_MEMORY + name: tensor for name, tensor in memory.tensors().items()}
+            tensors |= {MEMORY + name: tensor for name, tensor in memory.tensors().items()}
         return notes, tensors
 
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -292,8 +293,8 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         self.graph_ = None if graph is None else graph.numpy()
         with owned_randomness(0, 0):  # the random starting weights are overwritten below
             self.network_ = self._make_network(None)
-        remembered = {name.removeprefix(_MEMORY): tensors[name] for name in tensors if name.startswith(_MEMORY)}
-        self.network_.load_state_dict({name: tensors[name] for name in tensors if not name.startswith(_MEMORY)})
+        remembered = {name.removeprefix(MEMORY): tensors[name] for name in tensors if name.startswith(MEMORY)}
+        self.network_.load_state_dict({name: tensors[name] for name in tensors if not name.startswith(MEMORY)})
         self.network_.eval()
         # Models of version 0.1 have none.
         told = config.get("memory")
