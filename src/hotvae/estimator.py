@@ -186,6 +186,8 @@ class HotVAEClassifier(JointClassifier):
         The trained network.
     history_ : History
         One record per epoch.
+    memory_ : NeighbourMemory or None
+        Places and labels of training rows, where latent neighbours have a share in predictions.
     thresholds_ : dict
         Cut-off of each metric, chosen on validation rows.
     label_names_ : ndarray of str

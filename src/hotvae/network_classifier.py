@@ -57,7 +57,7 @@ _RESTORED: dict[str, Callable[[dict[str, Any]], Front]] = {
 # What the neighbours of a row may count for, and how fast they count for less with the angle; validation rows choose.
 _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 _TEMPERATURES = (0.02, 0.05, 0.1, 0.2)
-# Rows among which neighbours are looked for, at most: more take longer to ask than the network itself.
+# Rows among which neighbours are looked for, at most: every prediction compares with all, and the file holds them.
 _MOST_REMEMBERED = 20_000
 MEMORY = "memory."
 """How names of tensors in a file begin that are remembered rows, not weights."""
@@ -150,6 +150,7 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         return np.dtype(self.precision)
 
     def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
+        self._n_neighbours()  # a wrong number is told before the training, not after it
         rows = Rows(train.features, train.labels.astype(self._dtype()))
         held_rows = None
         if validation is not None:
@@ -180,9 +181,12 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
             self.network_.to("cpu")
         self.noise_seed_ = seed
 
+    def _n_neighbours(self) -> int:
+        return require_count("latent_neighbours", getattr(self, "latent_neighbours", 0), least=0)
+
     def _learn_last(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
         """Remember training rows, as far as validation rows are predicted better by it."""
-        n_neighbours = require_count("latent_neighbours", getattr(self, "latent_neighbours", 0), least=0)
+        n_neighbours = self._n_neighbours()
         if not n_neighbours or validation is None:
             return
         kept = np.arange(len(train.labels))
