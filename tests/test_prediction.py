@@ -7,7 +7,7 @@ import pytest
 from hotvae import HotVAEClassifier
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.cli import main
-from hotvae.data.tables import write_table
+from hotvae.data.frames import write_table
 from hotvae.errors import DataError
 from hotvae.prediction import TableNeeds, predict_rows, predict_stream
 

@@ -9,7 +9,7 @@ import pytest
 from hotvae import HotVAEClassifier
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.cli import main
-from hotvae.data.tables import write_table
+from hotvae.data.frames import write_table
 from hotvae.errors import DataError
 from hotvae.metrics import log_loss
 from hotvae.metrics.ecology import MEASURES, all_measures, site_pairs

@@ -425,7 +425,7 @@ def predict(
         binary_out = out.with_name(f"{name[: len(name) - len(suffix)]}_binary{name[len(name) - len(suffix) :]}")
     _check_out([path for path in (out, binary_out) if path is not None], force)
 
-    from hotvae.data.tables import write_table
+    from hotvae.data.frames import write_table
     from hotvae.models import load_model
     from hotvae.prediction import TableNeeds, find_threshold, predict_rows, predict_stream, prediction_table
     from hotvae.thresholds import apply_thresholds
@@ -569,7 +569,7 @@ def evaluate(
     if per_label is not None:
         _check_out([per_label], force)
 
-    from hotvae.data.tables import write_table
+    from hotvae.data.frames import write_table
     from hotvae.metrics.ecology import DIALECTS
     from hotvae.models import load_model
     from hotvae.prediction import TableNeeds, model_card, predict_rows, sample_rows

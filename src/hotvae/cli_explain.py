@@ -147,7 +147,8 @@ def _table_rows(
 ) -> PageRows:
     import numpy as np
 
-    from hotvae.data.tables import read_frame, read_table
+    from hotvae.data.frames import read_frame
+    from hotvae.data.tables import read_table
     from hotvae.page import PageRows
     from hotvae.prediction import TableNeeds, model_card
 

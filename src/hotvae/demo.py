@@ -24,9 +24,9 @@ from sklearn.ensemble import ExtraTreesClassifier
 from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.checkpoint import check_replaceable
 from hotvae.data.dataset import Dataset
+from hotvae.data.frames import write_table
 from hotvae.data.splits import Split, split_dataset
 from hotvae.data.synthetic import REGION_SIZE, Interaction, VirtualRegion, virtual_region
-from hotvae.data.tables import write_table
 from hotvae.errors import ConfigError
 from hotvae.estimator import HotVAEClassifier
 from hotvae.explain.associations import Association, residual_associations, strongest_associations

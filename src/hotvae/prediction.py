@@ -18,15 +18,8 @@ from scipy import sparse
 
 from hotvae.classifier import LabelClassifier
 from hotvae.data.dataset import Dataset, FeatureKind, check_finite, close_names
-from hotvae.data.tables import (
-    align_columns,
-    check_kinds,
-    dataset_from_frame,
-    read_features,
-    read_frame,
-    read_table,
-    write_table,
-)
+from hotvae.data.frames import read_frame, write_table
+from hotvae.data.tables import align_columns, check_kinds, dataset_from_frame, read_features, read_table
 from hotvae.errors import ConfigError, DataError, DataWarning, listed
 from hotvae.metrics import find_metric
 from hotvae.thresholds import apply_thresholds

@@ -29,9 +29,7 @@ from hotvae.data.dataset import (
     single_class_labels,
 )
 from hotvae.data.splits import split_dataset
-from hotvae.data.tables import (
-    read_table,
-)
+from hotvae.data.tables import read_table
 from hotvae.errors import ConfigError, DataWarning, ModelError, TrainingError
 from hotvae.graph import edge_list_graph, phylogeny_graph, read_edges
 from hotvae.metrics import brier_score, label_auc, label_average_precision, log_loss, macro_f1

@@ -18,7 +18,7 @@ from pandas.api.types import is_numeric_dtype
 
 from hotvae.classifier import LabelClassifier
 from hotvae.data.dataset import close_names
-from hotvae.data.tables import read_frame
+from hotvae.data.frames import read_frame
 from hotvae.errors import DataError, listed
 from hotvae.metrics.ecology import DIALECTS, MEASURES, EcologyScores, all_measures, site_pairs
 from hotvae.prediction import TableNeeds

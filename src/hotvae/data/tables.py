@@ -1,19 +1,13 @@
-"""Tables in files: CSV, TSV, Parquet, ARFF and npz in, data sets out; and predictions back into files.
+"""What the columns of a table mean: labels, coordinates, groups and features of a data set.
 
-Nothing is repaired quietly: a cell, column or file that does not fit is named together with a remedy.
-Rows are counted from 0, lines of a file from 1.
+Nothing is repaired quietly: a cell or column that does not fit is named together with a remedy. Files are read by
+:mod:`hotvae.data.frames`. Rows are counted from 0.
 """
 
-import csv
-import gzip
-import io
 import os
 import re
-import zipfile
-import zlib
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +17,6 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy import sparse
 
-from hotvae.data.arff import check_unique_columns, parse_arff
 from hotvae.data.dataset import (
     Dataset,
     FeatureKind,
@@ -33,71 +26,11 @@ from hotvae.data.dataset import (
     numeric_matrix,
     text_levels,
 )
+from hotvae.data.frames import NpzTable, file_kind, read_frame, read_npz
 from hotvae.errors import ConfigError, DataError, listed
 
-_DELIMITED = (".csv", ".tsv", ".tab", ".txt")
-_FORMATS = (*_DELIMITED, ".parquet", ".pq", ".arff", ".npz")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})([T ].*)?")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
-
-
-def read_frame(
-    path: str | os.PathLike[str],
-    *,
-    encoding: str = "utf-8",
-    decimal: str = ".",
-    text_columns: Iterable[str] = (),
-) -> pd.DataFrame:
-    r"""Read a table of any known format.
-
-    Parameters
-    ----------
-    path : path-like
-        ``.csv``, ``.tsv``, ``.tab``, ``.txt`` or ``.arff`` (each also with ``.gz``), ``.parquet``, ``.pq``
-        or a dense ``.npz``. The delimiter of a ``.csv`` or ``.txt`` is found from the file: comma, semicolon
-        or tab.
-    encoding : str
-        Encoding of text files.
-    decimal : str
-        Decimal mark of CSV files.
-    text_columns : iterable of str
-        Columns of a CSV file to take as text even where they look like numbers.
-
-    Returns
-    -------
-    DataFrame
-        With unique column names and at least one row. Sparse ARFF files of numbers come as sparse columns.
-
-    Raises
-    ------
-    DataError
-        A file that cannot be found, opened, decoded or understood; the message says where and what to do.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "sites.csv"
-    >>> _ = path.write_text("site;depth;wren\nA;1.5;1\nB;;0\n")
-    >>> read_frame(path)
-      site  depth  wren
-    0    A    1.5     1
-    1    B    NaN     0
-    """
-    source, kind = _checked_path(path)
-    if kind == ".npz":
-        frame = _npz_frame(source)
-    elif kind in (".parquet", ".pq"):
-        frame = _read_parquet(source)
-    else:
-        text = _read_text(source, encoding)
-        if kind == ".arff":
-            frame = parse_arff(text, source)
-        else:
-            delimiter = "\t" if kind in (".tsv", ".tab") else _delimiter(text)
-            frame = _parse_delimited(text, source, delimiter, decimal, text_columns)
-    if len(frame) == 0:
-        raise DataError(f"table must have at least 1 row; got 0 rows in {str(source)!r} (empty table). Check the file.")
-    return frame
 
 
 def read_table(
@@ -170,7 +103,7 @@ def read_table(
     >>> data.feature_names, data.label_names, data.labels.tolist()
     (('depth',), ('sp_wren', 'sp_owl'), [[1.0, 0.0], [0.0, 1.0]])
     """
-    source, kind = _checked_path(path)
+    source, kind = file_kind(path)
     title = Path(source.name.removesuffix(".gz")).stem if name is None else name
     if kind == ".npz":
         if label_table is not None or coordinates is not None or coordinates_as_features:
@@ -178,7 +111,7 @@ def read_table(
                 "label_table and coordinates must be left out for an npz; got a file that holds its own "
                 f"({str(source)!r}). Use its keys Y and coords."
             )
-        return _npz_dataset(_read_npz(source), source, labels, id_column, groups, drop, presence, title)
+        return _npz_dataset(read_npz(source), labels, id_column, groups, drop, presence, title)
     text_columns = () if id_column is None else (id_column,)
     frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=text_columns)
     label_frame = None
@@ -332,16 +265,15 @@ def read_features(
     0      2    0.5
     1      3    0.7
     """
-    source, kind = _checked_path(path)
+    source, kind = file_kind(path)
     expected: Sequence[FeatureKind] = kinds if kinds is not None else ["numeric"] * len(feature_names)
     if kind == ".npz":
-        archive = _read_npz(source)
-        features, names, _ = _npz_parts(archive, source)
-        order = _column_order(names, feature_names, ignore, ignore_unknown)
-        if isinstance(features, np.ndarray):
-            rows = None if id_column is None else pd.Index(_npz_rows(archive, id_column, source), name=id_column)
-            return pd.DataFrame(features[:, order], columns=list(feature_names), index=rows)
-        return sparse.csr_array(features[:, order])
+        table = read_npz(source)
+        order = _column_order(table.feature_names, feature_names, ignore, ignore_unknown)
+        if isinstance(table.features, np.ndarray):
+            rows = None if id_column is None else pd.Index(table.rows(id_column), name=id_column)
+            return pd.DataFrame(table.features[:, order], columns=list(feature_names), index=rows)
+        return sparse.csr_array(table.features[:, order])
     categorical = [name for name, expects in zip(feature_names, expected, strict=True) if expects == "categorical"]
     text_columns = [*categorical, *([] if id_column is None else [id_column])]
     frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=text_columns)
@@ -425,275 +357,8 @@ def check_kinds(frame: pd.DataFrame, kinds: Sequence[FeatureKind]) -> None:
             )
 
 
-def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
-    r"""Write a frame, whole or not at all.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Columns to write; the index is not written.
-    path : path-like
-        ``.csv``, ``.tsv`` (each also with ``.gz``), ``.parquet`` or ``.pq``. An existing file is replaced at
-        once, after everything has been written beside it.
-
-    Raises
-    ------
-    DataError
-        Unknown suffix, or a place that cannot be written to.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "probs.csv"
-    >>> write_table(pd.DataFrame({"wren": [0.25]}), path)
-    >>> path.read_text()
-    'wren\n0.25\n'
-    """
-    target = Path(path)
-    kind = _suffix(target)
-    if kind not in (".csv", ".tsv", ".parquet", ".pq"):
-        raise DataError(
-            f"path must end in .csv, .tsv, .csv.gz, .tsv.gz, .parquet or .pq; got {target.name!r}. Rename it."
-        )
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        if kind in (".parquet", ".pq"):
-            frame.to_parquet(partial, index=False)
-        else:
-            # No time stamp inside: equal tables give equal files.
-            packed: Any = {"method": "gzip", "mtime": 0} if target.suffix == ".gz" else None
-            frame.to_csv(partial, index=False, sep="\t" if kind == ".tsv" else ",", compression=packed)
-        os.replace(partial, target)
-    except OSError as error:
-        raise DataError(
-            f"table must go where one can write; got {str(target)!r} ({error.strerror or error}). "
-            "Choose another folder."
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-# --- files -----------------------------------------------------------------------------------------------
-
-
-def _suffix(path: Path) -> str:
-    """Format by name: the suffix, or the one before ``.gz``."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes[-1:] == [".gz"] and suffixes[-2:-1] and suffixes[-2] in (*_DELIMITED, ".arff"):
-        return suffixes[-2]
-    return suffixes[-1] if suffixes else ""
-
-
-def _checked_path(path: str | os.PathLike[str]) -> tuple[Path, str]:
-    source = Path(path)
-    if source.is_dir():
-        raise DataError(f"table must be a file; got the folder {str(source)!r}. Name a file in it.")
-    if not source.exists():
-        siblings = [entry.name for entry in source.parent.iterdir()] if source.parent.is_dir() else []
-        raise DataError(
-            f"table must be an existing file; got {str(source)!r} (not found)"
-            f"{close_names([source.name], siblings)}. Check the spelling and the folder."
-        )
-    kind = _suffix(source)
-    if kind not in _FORMATS:
-        raise DataError(
-            f"table must be one of {', '.join(_FORMATS)} (text also .gz); got {source.name!r}. Convert it to CSV."
-        )
-    if source.stat().st_size == 0:
-        raise DataError(f"table must have a header and rows; got an empty file ({str(source)!r}). Make it anew.")
-    return source, kind
-
-
-def _unreadable(source: Path, error: Exception) -> DataError:
-    reason = str(error).strip().split("\n")[0] or type(error).__name__
-    return DataError(
-        f"table must be readable; got {str(source)!r} (truncated or corrupt: {reason}). Copy or make it anew."
-    )
-
-
-def _read_text(source: Path, encoding: str) -> str:
-    try:
-        raw = source.read_bytes()
-        if source.suffix.lower() == ".gz":
-            raw = gzip.decompress(raw)
-    except (OSError, EOFError, zlib.error) as error:
-        raise _unreadable(source, error) from error
-    try:
-        # Spreadsheets put a byte-order mark in front of UTF-8; it is no part of the first column's name.
-        text = raw.decode("utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding)
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"text must be {encoding}; got byte 0x{raw[error.start]:02x} (byte {error.start}, line {line} of "
-            f"{str(source)!r}). Save the file as UTF-8, or pass its encoding, such as encoding='latin-1'."
-        ) from None
-    except LookupError:
-        raise ConfigError(f"encoding must be one Python knows; got {encoding!r}. Try 'utf-8' or 'latin-1'.") from None
-    if "\0" in text:
-        raise DataError(f"table must be text; got a binary file ({str(source)!r}). Save it as UTF-8 text.")
-    text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-    if not text or text.isspace():
-        raise DataError(f"table must have a header and rows; got an empty file ({str(source)!r}). Make it anew.")
-    return text
-
-
-def _read_parquet(source: Path) -> pd.DataFrame:
-    try:
-        frame = pd.read_parquet(source)
-    except Exception as error:  # a decoder of foreign bytes may raise anything
-        raise _unreadable(source, error) from error
-    if any(name is not None for name in frame.index.names):
-        frame = frame.reset_index()
-    frame.columns = pd.Index([str(column) for column in frame.columns])
-    check_unique_columns(list(frame.columns), source)
-    return frame.reset_index(drop=True)
-
-
-# --- delimited text --------------------------------------------------------------------------------------
-
-
-def _records(lines: Iterable[str], delimiter: str) -> Any:
-    # Lines get their end back: inside quotes it belongs to the cell.
-    return csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, skipinitialspace=True, strict=True)
-
-
-def _delimiter(text: str) -> str:
-    """Find the delimiter that splits the header and, best, the first lines into equally many fields."""
-    lines = text[:100_000].split("\n")
-    if len(text) > 100_000 and len(lines) > 1:
-        lines.pop()  # cut in the middle
-    best, best_score = ",", (0.0, 0)
-    for delimiter in (",", ";", "\t"):
-        try:
-            widths = [len(record) for record in islice(_records(lines, delimiter), 20) if record]
-        except csv.Error:
-            continue
-        if widths and widths[0] > 1:
-            score = (widths.count(widths[0]) / len(widths), widths[0])
-            if score > best_score:
-                best, best_score = delimiter, score
-    return best
-
-
-def _parse_delimited(
-    text: str, source: Path, delimiter: str, decimal: str, text_columns: Iterable[str]
-) -> pd.DataFrame:
-    header = _check_rectangular(text, source, delimiter)
-    check_unique_columns([name for name in header if name], source)
-    try:
-        return pd.read_csv(
-            io.BytesIO(text.encode()),  # faster than text, and smaller
-            sep=delimiter,
-            decimal=decimal,
-            skipinitialspace=True,
-            index_col=False,
-            low_memory=False,  # column types must come from the whole column
-            dtype=dict.fromkeys(set(text_columns) & set(header), "str"),
-        )
-    except ValueError as error:  # whatever pandas alone finds wrong
-        raise _unreadable(source, error) from error
-
-
-def _check_rectangular(text: str, source: Path, delimiter: str) -> list[str]:
-    """Refuse rows longer or shorter than the header, which pandas would cut or fill; return the header."""
-
-    def ragged(width: int, line: int) -> DataError:
-        return DataError(
-            f"rows must have as many fields as the header; got {width} instead of {len(header)} "
-            f"(line {line} of {str(source)!r}). Correct it; fields with {delimiter!r} inside need quotes."
-        )
-
-    lines = text.split("\n")
-    records = _records(lines, delimiter)
-    done = 0  # lines of whole records; the next one starts behind them
-    try:
-        header: list[str] = next(record for record in records if record)
-        done = records.line_num
-        if '"' in text:
-            for record in records:
-                if record and len(record) != len(header):
-                    raise ragged(len(record), done + 1)
-                done = records.line_num
-        else:  # many times faster, and the same without quotes
-            for number, line in enumerate(lines, start=1):
-                if line and line.count(delimiter) != len(header) - 1:
-                    raise ragged(line.count(delimiter) + 1, number)
-    except csv.Error as error:
-        raise DataError(
-            f"quotes must be closed; got {error} (line {done + 1} of {str(source)!r}). Correct them."
-        ) from None
-    return header
-
-
-# --- npz -------------------------------------------------------------------------------------------------
-
-
-def _read_npz(source: Path) -> dict[str, NDArray[Any]]:
-    try:
-        # Opened here, since numpy leaves the file open when it is damaged.
-        with source.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise _unreadable(source, error) from error
-
-
-def _npz_key(archive: dict[str, NDArray[Any]], *keys: str) -> NDArray[Any] | None:
-    return next((archive[key] for key in keys if key in archive), None)
-
-
-def _npz_parts(
-    archive: dict[str, NDArray[Any]], source: Path
-) -> tuple[NDArray[Any] | sparse.csr_array, list[str], NDArray[Any] | None]:
-    """Features, their names, and the labels if there are any."""
-    features: NDArray[Any] | sparse.csr_array
-    if "X" in archive:
-        features = archive["X"]
-    else:
-        absent = [key for key in ("X_data", "X_indices", "X_indptr", "X_shape") if key not in archive]
-        if absent:
-            raise DataError(
-                f"npz must hold X, or X_data, X_indices, X_indptr and X_shape; got {listed(archive)} "
-                f"({str(source)!r}). Save the features under these names."
-            )
-        parts = (archive["X_data"], archive["X_indices"], archive["X_indptr"])
-        try:
-            features = sparse.csr_array(parts, shape=(int(archive["X_shape"][0]), int(archive["X_shape"][1])))
-            features.check_format(full_check=True)
-        except (ValueError, IndexError, TypeError) as error:
-            raise _unreadable(source, error) from error
-    if features.ndim != 2:
-        raise DataError(f"X must have 2 dimensions; got {features.ndim} ({str(source)!r}). One row per sample.")
-    names = _npz_key(archive, "feature_names")
-    width = int(features.shape[1])
-    feature_names = [f"feature_{i}" for i in range(width)] if names is None else [str(name) for name in names]
-    if len(feature_names) != width:
-        raise DataError(
-            f"feature_names must name each of the {width} columns of X; got {len(feature_names)} "
-            f"({str(source)!r}). Give one name per column."
-        )
-    check_unique_columns(feature_names, source)
-    return features, feature_names, archive.get("Y")
-
-
-def _npz_labels(archive: dict[str, NDArray[Any]], labels: NDArray[Any]) -> pd.DataFrame:
-    names = _npz_key(archive, "label_names", "species_names")
-    table = labels if labels.ndim == 2 else labels.reshape(len(labels), -1)
-    if names is None:
-        return pd.DataFrame(table, columns=[f"label_{i}" for i in range(table.shape[1])])
-    if len(names) != table.shape[1]:
-        raise DataError(f"label_names must name each of the {table.shape[1]} columns of Y; got {len(names)}.")
-    return pd.DataFrame(table, columns=[str(name) for name in names])
-
-
-def _npz_rows(archive: dict[str, NDArray[Any]], key: str, source: Path) -> NDArray[Any]:
-    if key not in archive:
-        raise DataError(f"npz must hold {key!r}; got {listed(archive, 20)} ({str(source)!r}). Name one of these.")
-    return archive[key]
-
-
 def _npz_dataset(
-    archive: dict[str, NDArray[Any]],
-    source: Path,
+    table: NpzTable,
     labels: str | Sequence[str] | None,
     id_column: str | None,
     groups: str | None,
@@ -701,46 +366,26 @@ def _npz_dataset(
     presence: bool,
     name: str,
 ) -> Dataset:
-    features, feature_names, raw_labels = _npz_parts(archive, source)
-    if raw_labels is None:
-        raise DataError(f"npz must hold the labels as Y; got {listed(archive)} ({str(source)!r}). Add Y.")
-    label_frame = _npz_labels(archive, raw_labels)
+    label_frame = table.label_frame()
     label_names = list(label_frame.columns)
-    unwanted = set(_match(drop, [*feature_names, *label_names], "drop"))
+    unwanted = set(_match(drop, [*table.feature_names, *label_names], "drop"))
     if labels is not None:
         label_names = _match(labels, label_names, "labels")
     label_names = [label for label in label_names if label not in unwanted]
-    kept = [i for i, feature in enumerate(feature_names) if feature not in unwanted]
-    if len(kept) < len(feature_names):
-        features = features[:, kept]
-    coordinate_names = _npz_key(archive, "coord_names", "coordinate_names")
+    kept = [i for i, feature in enumerate(table.feature_names) if feature not in unwanted]
+    coordinate_names = table.first("coord_names", "coordinate_names")
     names = ("x", "y") if coordinate_names is None else tuple(str(axis) for axis in coordinate_names)
     return Dataset(
-        features=features,
+        features=table.features if len(kept) == len(table.feature_names) else table.features[:, kept],
         labels=_label_values(label_frame[label_names], presence),
-        feature_names=tuple(feature_names[i] for i in kept),
+        feature_names=tuple(table.feature_names[i] for i in kept),
         label_names=tuple(label_names),
-        coordinates=_npz_key(archive, "coords", "coordinates"),
+        coordinates=table.first("coords", "coordinates"),
         coordinate_names=names,  # type: ignore[arg-type]  # Dataset counts them
-        groups=_npz_key(archive, "groups") if groups is None else _npz_rows(archive, groups, source),
-        row_names=_npz_key(archive, "site_ids", "row_names")
-        if id_column is None
-        else _npz_rows(archive, id_column, source),
+        groups=table.first("groups") if groups is None else table.rows(groups),
+        row_names=table.first("site_ids", "row_names") if id_column is None else table.rows(id_column),
         name=name,
     )
-
-
-def _npz_frame(source: Path) -> pd.DataFrame:
-    archive = _read_npz(source)
-    features, names, labels = _npz_parts(archive, source)
-    if not isinstance(features, np.ndarray):
-        raise DataError(f"a frame must be dense; got the sparse file {str(source)!r}. Use read_table or read_features.")
-    frame = pd.DataFrame(features, columns=names)
-    if labels is None:
-        return frame
-    both = pd.concat([frame, _npz_labels(archive, labels)], axis=1)
-    check_unique_columns(list(both.columns), source)
-    return both
 
 
 # --- columns and their roles -----------------------------------------------------------------------------

@@ -1,0 +1,456 @@
+"""Files of tables: CSV, TSV, Parquet, ARFF and npz in; predictions back into files.
+
+Nothing is repaired quietly: a cell, column or file that does not fit is named together with a remedy. What the columns
+mean is for :mod:`hotvae.data.tables` to say. Lines of a file are counted from 1.
+"""
+
+import csv
+import gzip
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hotvae.data.arff import check_unique_columns, parse_arff
+from hotvae.data.dataset import close_names
+from hotvae.errors import ConfigError, DataError, listed
+
+_DELIMITED = (".csv", ".tsv", ".tab", ".txt")
+_FORMATS = (*_DELIMITED, ".parquet", ".pq", ".arff", ".npz")
+
+
+def read_frame(
+    path: str | os.PathLike[str],
+    *,
+    encoding: str = "utf-8",
+    decimal: str = ".",
+    text_columns: Iterable[str] = (),
+) -> pd.DataFrame:
+    r"""Read a table of any known format.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.csv``, ``.tsv``, ``.tab``, ``.txt`` or ``.arff`` (each also with ``.gz``), ``.parquet``, ``.pq``
+        or a dense ``.npz``. The delimiter of a ``.csv`` or ``.txt`` is found from the file: comma, semicolon
+        or tab.
+    encoding : str
+        Encoding of text files.
+    decimal : str
+        Decimal mark of CSV files.
+    text_columns : iterable of str
+        Columns of a CSV file to take as text even where they look like numbers.
+
+    Returns
+    -------
+    DataFrame
+        With unique column names and at least one row. Sparse ARFF files of numbers come as sparse columns.
+
+    Raises
+    ------
+    DataError
+        A file that cannot be found, opened, decoded or understood; the message says where and what to do.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "sites.csv"
+    >>> _ = path.write_text("site;depth;wren\nA;1.5;1\nB;;0\n")
+    >>> read_frame(path)
+      site  depth  wren
+    0    A    1.5     1
+    1    B    NaN     0
+    """
+    source, kind = file_kind(path)
+    if kind == ".npz":
+        frame = _npz_frame(source)
+    elif kind in (".parquet", ".pq"):
+        frame = _read_parquet(source)
+    else:
+        text = _read_text(source, encoding)
+        if kind == ".arff":
+            frame = parse_arff(text, source)
+        else:
+            delimiter = "\t" if kind in (".tsv", ".tab") else _delimiter(text)
+            frame = _parse_delimited(text, source, delimiter, decimal, text_columns)
+    if len(frame) == 0:
+        raise DataError(f"table must have at least 1 row; got 0 rows in {str(source)!r} (empty table). Check the file.")
+    return frame
+
+
+def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    r"""Write a frame, whole or not at all.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns to write; the index is not written.
+    path : path-like
+        ``.csv``, ``.tsv`` (each also with ``.gz``), ``.parquet`` or ``.pq``. An existing file is replaced at
+        once, after everything has been written beside it.
+
+    Raises
+    ------
+    DataError
+        Unknown suffix, or a place that cannot be written to.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "probs.csv"
+    >>> write_table(pd.DataFrame({"wren": [0.25]}), path)
+    >>> path.read_text()
+    'wren\n0.25\n'
+    """
+    target = Path(path)
+    kind = _suffix(target)
+    if kind not in (".csv", ".tsv", ".parquet", ".pq"):
+        raise DataError(
+            f"path must end in .csv, .tsv, .csv.gz, .tsv.gz, .parquet or .pq; got {target.name!r}. Rename it."
+        )
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        if kind in (".parquet", ".pq"):
+            frame.to_parquet(partial, index=False)
+        else:
+            # No time stamp inside: equal tables give equal files.
+            packed: Any = {"method": "gzip", "mtime": 0} if target.suffix == ".gz" else None
+            frame.to_csv(partial, index=False, sep="\t" if kind == ".tsv" else ",", compression=packed)
+        os.replace(partial, target)
+    except OSError as error:
+        raise DataError(
+            f"table must go where one can write; got {str(target)!r} ({error.strerror or error}). "
+            "Choose another folder."
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, eq=False)
+class NpzTable:
+    """Arrays of an npz file that belong to one table; made by :func:`read_npz`.
+
+    Attributes
+    ----------
+    source : Path
+        The file.
+    arrays : dict of str to ndarray
+        All its arrays.
+    features : ndarray or csr_array of shape (row, feature)
+        ``X``, or what ``X_data``, ``X_indices``, ``X_indptr`` and ``X_shape`` stand for.
+    feature_names : tuple of str
+        ``feature_names``, or numbered names.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "sites.npz"
+    >>> np.savez(path, X=np.zeros((2, 1)), Y=np.eye(2), species_names=["wren", "owl"])
+    >>> table = read_npz(path)
+    >>> table.feature_names, list(table.label_frame().columns), table.first("coords") is None
+    (('feature_0',), ['wren', 'owl'], True)
+    """
+
+    source: Path
+    arrays: dict[str, NDArray[Any]]
+    features: NDArray[Any] | sparse.csr_array
+    feature_names: tuple[str, ...]
+
+    def first(self, *keys: str) -> NDArray[Any] | None:
+        """Return the array of the first of these keys that the file holds, or None."""
+        return next((self.arrays[key] for key in keys if key in self.arrays), None)
+
+    def rows(self, key: str) -> NDArray[Any]:
+        """Return the array of a key that someone named; an error lists what there is."""
+        if key not in self.arrays:
+            raise DataError(
+                f"npz must hold {key!r}; got {listed(self.arrays, 20)} ({str(self.source)!r}). Name one of these."
+            )
+        return self.arrays[key]
+
+    def label_frame(self) -> pd.DataFrame:
+        """Return ``Y`` under its names, or under numbered ones; an error where there is none."""
+        if "Y" not in self.arrays:
+            raise DataError(f"npz must hold the labels as Y; got {listed(self.arrays)} ({str(self.source)!r}). Add Y.")
+        labels = self.arrays["Y"]
+        names = self.first("label_names", "species_names")
+        table = labels if labels.ndim == 2 else labels.reshape(len(labels), -1)
+        if names is None:
+            return pd.DataFrame(table, columns=[f"label_{i}" for i in range(table.shape[1])])
+        if len(names) != table.shape[1]:
+            raise DataError(f"label_names must name each of the {table.shape[1]} columns of Y; got {len(names)}.")
+        return pd.DataFrame(table, columns=[str(name) for name in names])
+
+
+def read_npz(path: str | os.PathLike[str]) -> NpzTable:
+    """Read the arrays of an npz file, and check that its features fit together.
+
+    Parameters
+    ----------
+    path : path-like
+        A file that holds ``X`` (or ``X_data``, ``X_indices``, ``X_indptr``, ``X_shape``) and perhaps more.
+
+    Returns
+    -------
+    NpzTable
+
+    Raises
+    ------
+    DataError
+        A damaged file, no features, or names that do not fit them.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "sites.npz"
+    >>> np.savez(path, X=np.zeros((2, 3)))
+    >>> read_npz(path).features.shape
+    (2, 3)
+    """
+    source = Path(path)
+    arrays = _read_arrays(source)
+    features = _npz_features(arrays, source)
+    width = int(features.shape[1])
+    names = [str(name) for name in arrays.get("feature_names", [f"feature_{i}" for i in range(width)])]
+    if len(names) != width:
+        raise DataError(
+            f"feature_names must name each of the {width} columns of X; got {len(names)} "
+            f"({str(source)!r}). Give one name per column."
+        )
+    check_unique_columns(names, source)
+    return NpzTable(source, arrays, features, tuple(names))
+
+
+def file_kind(path: str | os.PathLike[str]) -> tuple[Path, str]:
+    """Find a table's file and its format.
+
+    Parameters
+    ----------
+    path : path-like
+        What a user named.
+
+    Returns
+    -------
+    source : Path
+        The file, which exists and is not empty.
+    kind : str
+        Its suffix in small letters, without ``.gz``.
+
+    Raises
+    ------
+    DataError
+        A folder, a file that is not there, empty or of no known format.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "sites.CSV"
+    >>> _ = path.write_text("depth,wren")
+    >>> file_kind(path)[1]
+    '.csv'
+    """
+    source = Path(path)
+    if source.is_dir():
+        raise DataError(f"table must be a file; got the folder {str(source)!r}. Name a file in it.")
+    if not source.exists():
+        siblings = [entry.name for entry in source.parent.iterdir()] if source.parent.is_dir() else []
+        raise DataError(
+            f"table must be an existing file; got {str(source)!r} (not found)"
+            f"{close_names([source.name], siblings)}. Check the spelling and the folder."
+        )
+    kind = _suffix(source)
+    if kind not in _FORMATS:
+        raise DataError(
+            f"table must be one of {', '.join(_FORMATS)} (text also .gz); got {source.name!r}. Convert it to CSV."
+        )
+    if source.stat().st_size == 0:
+        raise DataError(f"table must have a header and rows; got an empty file ({str(source)!r}). Make it anew.")
+    return source, kind
+
+
+# --- files -----------------------------------------------------------------------------------------------
+
+
+def _suffix(path: Path) -> str:
+    """Format by name: the suffix, or the one before ``.gz``."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes[-1:] == [".gz"] and suffixes[-2:-1] and suffixes[-2] in (*_DELIMITED, ".arff"):
+        return suffixes[-2]
+    return suffixes[-1] if suffixes else ""
+
+
+def _unreadable(source: Path, error: Exception) -> DataError:
+    reason = str(error).strip().split("\n")[0] or type(error).__name__
+    return DataError(
+        f"table must be readable; got {str(source)!r} (truncated or corrupt: {reason}). Copy or make it anew."
+    )
+
+
+def _read_text(source: Path, encoding: str) -> str:
+    try:
+        raw = source.read_bytes()
+        if source.suffix.lower() == ".gz":
+            raw = gzip.decompress(raw)
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(source, error) from error
+    try:
+        # Spreadsheets put a byte-order mark in front of UTF-8; it is no part of the first column's name.
+        text = raw.decode("utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"text must be {encoding}; got byte 0x{raw[error.start]:02x} (byte {error.start}, line {line} of "
+            f"{str(source)!r}). Save the file as UTF-8, or pass its encoding, such as encoding='latin-1'."
+        ) from None
+    except LookupError:
+        raise ConfigError(f"encoding must be one Python knows; got {encoding!r}. Try 'utf-8' or 'latin-1'.") from None
+    if "\0" in text:
+        raise DataError(f"table must be text; got a binary file ({str(source)!r}). Save it as UTF-8 text.")
+    text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+    if not text or text.isspace():
+        raise DataError(f"table must have a header and rows; got an empty file ({str(source)!r}). Make it anew.")
+    return text
+
+
+def _read_parquet(source: Path) -> pd.DataFrame:
+    try:
+        frame = pd.read_parquet(source)
+    except Exception as error:  # a decoder of foreign bytes may raise anything
+        raise _unreadable(source, error) from error
+    if any(name is not None for name in frame.index.names):
+        frame = frame.reset_index()
+    frame.columns = pd.Index([str(column) for column in frame.columns])
+    check_unique_columns(list(frame.columns), source)
+    return frame.reset_index(drop=True)
+
+
+# --- delimited text --------------------------------------------------------------------------------------
+
+
+def _records(lines: Iterable[str], delimiter: str) -> Any:
+    # Lines get their end back: inside quotes it belongs to the cell.
+    return csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, skipinitialspace=True, strict=True)
+
+
+def _delimiter(text: str) -> str:
+    """Find the delimiter that splits the header and, best, the first lines into equally many fields."""
+    lines = text[:100_000].split("\n")
+    if len(text) > 100_000 and len(lines) > 1:
+        lines.pop()  # cut in the middle
+    best, best_score = ",", (0.0, 0)
+    for delimiter in (",", ";", "\t"):
+        try:
+            widths = [len(record) for record in islice(_records(lines, delimiter), 20) if record]
+        except csv.Error:
+            continue
+        if widths and widths[0] > 1:
+            score = (widths.count(widths[0]) / len(widths), widths[0])
+            if score > best_score:
+                best, best_score = delimiter, score
+    return best
+
+
+def _parse_delimited(
+    text: str, source: Path, delimiter: str, decimal: str, text_columns: Iterable[str]
+) -> pd.DataFrame:
+    header = _check_rectangular(text, source, delimiter)
+    check_unique_columns([name for name in header if name], source)
+    try:
+        return pd.read_csv(
+            io.BytesIO(text.encode()),  # faster than text, and smaller
+            sep=delimiter,
+            decimal=decimal,
+            skipinitialspace=True,
+            index_col=False,
+            low_memory=False,  # column types must come from the whole column
+            dtype=dict.fromkeys(set(text_columns) & set(header), "str"),
+        )
+    except ValueError as error:  # whatever pandas alone finds wrong
+        raise _unreadable(source, error) from error
+
+
+def _check_rectangular(text: str, source: Path, delimiter: str) -> list[str]:
+    """Refuse rows longer or shorter than the header, which pandas would cut or fill; return the header."""
+
+    def ragged(width: int, line: int) -> DataError:
+        return DataError(
+            f"rows must have as many fields as the header; got {width} instead of {len(header)} "
+            f"(line {line} of {str(source)!r}). Correct it; fields with {delimiter!r} inside need quotes."
+        )
+
+    lines = text.split("\n")
+    records = _records(lines, delimiter)
+    done = 0  # lines of whole records; the next one starts behind them
+    try:
+        header: list[str] = next(record for record in records if record)
+        done = records.line_num
+        if '"' in text:
+            for record in records:
+                if record and len(record) != len(header):
+                    raise ragged(len(record), done + 1)
+                done = records.line_num
+        else:  # many times faster, and the same without quotes
+            for number, line in enumerate(lines, start=1):
+                if line and line.count(delimiter) != len(header) - 1:
+                    raise ragged(line.count(delimiter) + 1, number)
+    except csv.Error as error:
+        raise DataError(
+            f"quotes must be closed; got {error} (line {done + 1} of {str(source)!r}). Correct them."
+        ) from None
+    return header
+
+
+# --- npz -------------------------------------------------------------------------------------------------
+
+
+def _read_arrays(source: Path) -> dict[str, NDArray[Any]]:
+    try:
+        # Opened here, since numpy leaves the file open when it is damaged.
+        with source.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise _unreadable(source, error) from error
+
+
+def _npz_features(arrays: dict[str, NDArray[Any]], source: Path) -> NDArray[Any] | sparse.csr_array:
+    features: NDArray[Any] | sparse.csr_array
+    if "X" in arrays:
+        features = arrays["X"]
+    else:
+        absent = [key for key in ("X_data", "X_indices", "X_indptr", "X_shape") if key not in arrays]
+        if absent:
+            raise DataError(
+                f"npz must hold X, or X_data, X_indices, X_indptr and X_shape; got {listed(arrays)} "
+                f"({str(source)!r}). Save the features under these names."
+            )
+        parts = (arrays["X_data"], arrays["X_indices"], arrays["X_indptr"])
+        try:
+            features = sparse.csr_array(parts, shape=(int(arrays["X_shape"][0]), int(arrays["X_shape"][1])))
+            features.check_format(full_check=True)
+        except (ValueError, IndexError, TypeError) as error:
+            raise _unreadable(source, error) from error
+    if features.ndim != 2:
+        raise DataError(f"X must have 2 dimensions; got {features.ndim} ({str(source)!r}). One row per sample.")
+    return features
+
+
+def _npz_frame(source: Path) -> pd.DataFrame:
+    table = read_npz(source)
+    if not isinstance(table.features, np.ndarray):
+        raise DataError(f"a frame must be dense; got the sparse file {str(source)!r}. Use read_table or read_features.")
+    frame = pd.DataFrame(table.features, columns=list(table.feature_names))
+    if "Y" not in table.arrays:
+        return frame
+    both = pd.concat([frame, table.label_frame()], axis=1)
+    check_unique_columns(list(both.columns), source)
+    return both
