@@ -35,7 +35,7 @@ def _benchmark(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="tables (table-f1, table-ha), figure-layers, table-prior, ablation, communities, or all.",
+            help="tables (table-f1, table-ha), figure-layers, figure-depth, table-prior, ablation, communities; all.",
         ),
     ] = None,
     jobs: Annotated[int, typer.Option(metavar="N", help="Cells at a time, each with one thread.")] = 1,

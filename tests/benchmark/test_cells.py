@@ -181,6 +181,27 @@ def test_smoke__layers__conditional_loss_beside_the_plain_one(smoke_results):
     assert all(values["log_loss_given_half"] > 0 and values["log_loss_alone"] > 0 for values in found)
 
 
+def test_smoke__depth__each_label_given_all_others_beside_the_true_law(smoke_results):
+    found = [m.line["others"] for (name, *_), (_, m) in smoke_results.items() if name == "figure-depth"]
+    assert len(found) == 3
+    assert all(0 < values["log_loss_of_truth"] < values["log_loss"] for values in found)
+    assert len({values["log_loss_of_truth"] for values in found}) == 1  # the same rows for every depth
+
+
+def test_run_cell__region_with_stronger_interactions__more_is_known_from_others():
+    """A wrong scale, or a label that saw itself, would show: the truth gains more where interactions are stronger."""
+
+    def gain(data):
+        short = {"max_epochs": 1, "covariance_epochs": 1}
+        cell = Cell("", "", "probit", data, settings=short, measures=("others",))
+        line, parts = run_cell(cell).line, read_parts(cell, recipe_of(cell))
+        region = virtual_region(300, 6, random_state=0, interaction_scale=float(data[-1]))
+        alone = log_loss(parts.test[1], region.marginals_at(parts.test[0]))
+        return alone - line["others"]["log_loss_of_truth"]
+
+    assert gain("virtual-300-6-x2") > 1.5 * gain("virtual-300-6-x1") > 0
+
+
 def test_run_cell__honest_protocol__thresholds_of_validation_rows_only():
     """Worked again from the parts: what is stored is what validation thresholds give on test rows."""
     cell = Cell("tables", "mlknn", "mlknn", "virtual-100-5")

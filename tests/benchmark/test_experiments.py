@@ -9,7 +9,7 @@ from hotvae.models import CLASSIFIERS
 
 
 def test_experiments__names__are_those_promised():
-    assert set(EXPERIMENTS) == {"tables", "figure-layers", "table-prior", "ablation", "communities"}
+    assert set(EXPERIMENTS) == {"tables", "figure-layers", "figure-depth", "table-prior", "ablation", "communities"}
     assert set(ALL_MODELS) == set(CLASSIFIERS)
 
 

@@ -109,7 +109,7 @@ def smoke_pages(smoke_store, tmp_path_factory):
 def test_pages__smoke_of_every_experiment__every_section_and_picture(smoke_pages):
     folder, written = smoke_pages
     assert {path.name for path in written} == {
-        *("benchmarks.md", "communities.md", "benchmark_layers.png"),
+        *("benchmarks.md", "communities.md", "benchmark_layers.png", "benchmark_depth.png"),
         *(f"communities_level_{level}.png" for level in ("occurrence", "richness", "community")),
     }
     text = (folder / "benchmarks.md").read_text()

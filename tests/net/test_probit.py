@@ -131,6 +131,30 @@ def test_probit_nll__all_label_sets__probabilities_sum_to_one(seed):
     assert total.item() == pytest.approx(1.0, abs=1e-12)
 
 
+def test_probit_nll__gradient__agrees_with_differences_in_and_out_of_the_tail():
+    mean, factors, noise = normal(3, 4), normal(4, 2), normal(5, 2)
+    mean[1, 2] = 36.0  # absent all the same: beyond what erfc can say
+    labels = torch.tensor([[1.0, 0, 1, NAN], [0, 1, 0, 1], [NAN, NAN, 1, 0]], dtype=torch.float64)
+    inputs = (mean.requires_grad_(), factors.requires_grad_())
+    assert torch.autograd.gradcheck(lambda mean, factors: probit_nll(mean, factors, labels, noise), inputs)
+
+
+def test_probit_nll__blocks_of_any_size__same_answer_and_gradient(monkeypatch):
+    mean, factors, noise = normal(7, 4), normal(4, 2), normal(6, 2)
+    labels = (normal(7, 4) > 0).double()
+
+    def both(block):
+        monkeypatch.setattr("hotvae.net.probit._BLOCK", block)
+        inputs = mean.clone().requires_grad_(), factors.clone().requires_grad_()
+        nll = probit_nll(*inputs, labels, noise)
+        return [nll, *torch.autograd.grad((nll * torch.arange(7.0)).sum(), inputs)]
+
+    whole = both(10**6)
+    for block in (1, 24, 72):  # less than a row, one row, three rows
+        for ours, theirs in zip(both(block), whole, strict=True):
+            close(ours, theirs)
+
+
 def test_probit_nll__label_not_observed__no_gradient_on_it_and_none_from_an_empty_row():
     mean = normal(2, 3).requires_grad_()
     labels = torch.tensor([[1.0, NAN, 0.0], [NAN, NAN, NAN]], dtype=torch.float64)

@@ -29,7 +29,7 @@ from hotvae.data.catalog import describe, load
 from hotvae.data.dataset import Dataset
 from hotvae.data.molecules import ElementPresence
 from hotvae.data.splits import Split, split_dataset
-from hotvae.data.synthetic import virtual_region
+from hotvae.data.synthetic import VirtualRegion, virtual_region
 from hotvae.data.text import BagOfWords
 from hotvae.errors import DataError, DataWarning
 from hotvae.estimator import HotVAEClassifier
@@ -80,7 +80,7 @@ _SHARED = (
 _AT_LEAST = ("max_epochs", "patience")
 PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("plant", "trees", "vegetation")}
 """Sets without a preset of their own, and one that they resemble and that has."""
-_VIRTUAL = re.compile(r"virtual-(\d+)-(\d+)")
+_VIRTUAL = re.compile(r"virtual-(\d+)-(\d+)(?:-x([12]))?")
 _RELATIVES = 5  # as in hotvae train --graph tree.nwk
 
 
@@ -183,11 +183,29 @@ def printed_ranking(probs: Tensor, labels: Tensor, scale: float) -> Tensor:
     return ranking_loss(torch.where(labels == 1, probs, -probs), labels, scale)
 
 
+class KeptByKnown(HotVAEClassifier):
+    """HOT-VAE whose kept epoch is the best one given half of the labels, instead of given none.
+
+    Examples
+    --------
+    >>> KeptByKnown(dim=8).dim
+    8
+    """
+
+    title = "HOT-VAE, epoch by what is told"
+
+    def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
+        network = super()._build(n_features, n_labels, graph, initial_logits)
+        cast(Any, network).selects_told = True  # read by the training loop
+        return network
+
+
 VARIANTS: dict[str, type[LabelClassifier]] = {
     "hotvae-feature-branch": FeatureBranchOnly,
     "hotvae-printed-ranking": PrintedRanking,
+    "hotvae-kept-by-known": KeptByKnown,
 }
-"""Models of the ablation that no setting gives."""
+"""Models of experiments that no setting gives."""
 
 
 # --- settings --------------------------------------------------------------------------------------------
@@ -349,10 +367,18 @@ def _bag(cell: Cell) -> BagOfWords:
     return BagOfWords(**{name: told[name] for name in ("max_words", "min_word_count") if name in told})
 
 
+def _region(data: str) -> VirtualRegion | None:
+    """Make the virtual region of a name, such as ``virtual-6000-24-x2``: twice as strong interactions."""
+    told = _VIRTUAL.fullmatch(data)
+    if told is None:
+        return None
+    return virtual_region(int(told[1]), int(told[2]), random_state=0, interaction_scale=float(told[3] or 1))
+
+
 def _read(cell: Cell) -> tuple[Dataset, Split, Path | None]:
-    virtual = _VIRTUAL.fullmatch(cell.data)
-    if virtual:
-        data = virtual_region(int(virtual[1]), int(virtual[2]), random_state=0).dataset
+    region = _region(cell.data)
+    if region is not None:
+        data = region.dataset
         return data, split_dataset(data, kind="random", fractions=(0.6, 0.2, 0.2), random_state=cell.seed), None
     named = load(cell.data, split=cell.split, seed=cell.seed)
     return named.dataset, named.split, named.path
@@ -416,6 +442,8 @@ def run_cell(cell: Cell) -> Measured:
         extra: dict[str, Any] = {}
         if "conditional" in cell.measures:
             extra["conditional"] = _conditional(model, parts, cell)
+        if "others" in cell.measures:
+            extra["others"] = _given_others(model, parts, cell)
         if "ecology" in cell.measures:
             extra["ecology"], extra["sample_seconds"] = timed(lambda: _ecology(model, parts, probs, cell))
     history = getattr(model, "history_", None)
@@ -473,6 +501,28 @@ def _conditional(model: LabelClassifier, parts: Parts, cell: Cell) -> dict[str, 
         "log_loss_given_half": log_loss(wanted, given),
         "log_loss_alone": log_loss(wanted, model.predict_proba(features)),
     }
+
+
+def _given_others(model: LabelClassifier, parts: Parts, cell: Cell) -> dict[str, float] | None:
+    """Log loss of each label given all others of its row; on a virtual region that of the true law, too."""
+    if not model.conditional:
+        return None
+    features, labels = parts.test
+    answers: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+        "log_loss": lambda told: model.predict_proba(features, given=told)
+    }
+    region = _region(cell.data)
+    if region is not None:
+        answers["log_loss_of_truth"] = lambda told: region.conditional_probs(features, told)
+    found = {}
+    for name, answer in answers.items():
+        probs = np.empty(labels.shape)
+        for label in range(labels.shape[1]):
+            told = labels.copy()
+            told[:, label] = np.nan
+            probs[:, label] = answer(told)[:, label]
+        found[name] = log_loss(labels, probs)
+    return found
 
 
 def _ecology(model: LabelClassifier, parts: Parts, probs: NDArray[Any], cell: Cell) -> dict[str, Any]:

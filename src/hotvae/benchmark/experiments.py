@@ -38,13 +38,13 @@ class Cell:
     model : str
         Short name of a model, or of a variant that is no setting (see :mod:`hotvae.benchmark.cells`).
     data : str
-        Named set of the catalogue, or ``virtual-SITES-SPECIES``.
+        Named set of the catalogue, or ``virtual-SITES-SPECIES``, with ``-x2`` for interactions twice as strong.
     split, seed : int
         Which of the published splits, and the seed of the model and of rows that are drawn.
     settings : dict
         Parameters that this cell changes; presets come below them.
     measures : tuple of str
-        Beyond measures of labels: ``"conditional"`` and ``"ecology"``.
+        Beyond measures of labels: ``"conditional"``, ``"others"`` and ``"ecology"``.
     n_draws, n_pairs : int
         Communities and pairs of sites, for ecology.
 
@@ -192,7 +192,9 @@ _SMOKE_SETTINGS = {
 
 
 def _smoke(cell: Cell) -> Cell:
-    return replace(cell, settings={**cell.settings, "smoke": _SMOKE_SETTINGS}, n_draws=5, n_pairs=10)
+    # A variant's own settings win over these, but for how long it trains.
+    own = {name: value for name, value in cell.settings.items() if name != "max_epochs"}
+    return replace(cell, settings={**own, "smoke": _SMOKE_SETTINGS}, n_draws=5, n_pairs=10)
 
 
 def _models(names: Iterable[str]) -> tuple[Variant, ...]:
@@ -226,6 +228,15 @@ _ABLATION = (
     Variant("paper recipe", "hotvae", RECIPES["paper"], title="the paper's recipe"),
 )
 
+# A perceptron could combine known labels by itself; one that only adds them up leaves that to the decoder.
+_LINEAR = {
+    "label_encoder_widths": [],
+    "decoder_dropout": 0.0,
+    "known_epochs": 0,
+    "max_epochs": 60,
+    "patience": 15,
+}
+
 _COMMUNITY_MODELS = ("hotvae", "plain", "probit", "mpvae", "extra_trees", "random_forest", "logistic", "prevalence")
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -245,6 +256,17 @@ EXPERIMENTS: dict[str, Experiment] = {
             _splits(("virtual-3000-24", "yeast", "mirflickr_tags", "bbs_like_ebird100")),
             {"": 3},
             ("multilabel", "conditional"),
+        ),
+        Experiment(
+            "figure-depth",
+            "Depth, where only messages can combine what is known",
+            tuple(
+                Variant(f"{n} layers" if n > 1 else "1 layer", "hotvae-kept-by-known", {**_LINEAR, "n_layers": n})
+                for n in range(1, 4)
+            ),
+            _splits(("virtual-6000-24-x2",)),
+            {"": 3},
+            ("multilabel", "others"),
         ),
         Experiment(
             "table-prior",

@@ -4,6 +4,7 @@ Nothing on it is typed by hand: numbers, sentences and reasons are computed from
 ``paired.json`` and from the facts of the paper.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,7 @@ def _benchmarks_page(store: Store, groups: Mapping[str, Groups], docs: Path) -> 
     writers: dict[str, Callable[[], tuple[list[str], str]]] = {
         "tables": lambda: _tables(groups["tables"], pairs),
         "figure-layers": lambda: _layers(groups["figure-layers"], docs, pictures),
+        "figure-depth": lambda: _depth(groups["figure-depth"], docs, pictures),
         "table-prior": lambda: _prior(groups["table-prior"], pairs),
         "ablation": lambda: _ablation(groups["ablation"], pairs),
     }
@@ -316,6 +318,50 @@ def _layers(groups: Groups, docs: Path, pictures: list[Path]) -> tuple[list[str]
     figure = series_figure(series, list(titles.values()), "rounds of messages", "maF1")
     pictures.append(save_figure(figure, docs / "images" / "benchmark_layers.png"))
     parts.append("![maF1 by the number of rounds](images/benchmark_layers.png)\n")
+    return sentences, "\n".join(parts)
+
+
+def _depth(groups: Groups, docs: Path, pictures: list[Path]) -> tuple[list[str], str]:
+    experiment = EXPERIMENTS["figure-depth"]
+    titles, sets = _titles_of_variants(groups, experiment), _sets(groups, experiment)
+    parts = [
+        "Log loss of each species given all others of its site. Elsewhere on this page a perceptron reads known labels "
+        "and can combine them before any message is passed; there, rounds add nothing to what it knows. Here the label "
+        "encoder only adds known labels up: a third species that changes what a second one says can be learned by the "
+        "decoder alone. The epoch kept is the best one given half of the labels. Differences are to one round, on the "
+        "same training and test rows, with an interval over seeds.\n"
+    ]
+    sentences, series = [], {}
+    for data, split in sets:
+        lines = {name: groups.get((name, data, split), []) for name in titles}
+        losses = {
+            name: {line["cell"]["seed"]: line["others"]["log_loss"] for line in own} for name, own in lines.items()
+        }
+        first = next(iter(titles))
+        rows = []
+        for name, title in titles.items():
+            gap = mean_of(loss - losses[first][seed] for seed, loss in losses[name].items() if seed in losses[first])
+            mean = mean_of(losses[name].values())
+            against = "" if name == first or gap is None else gap.text(4)
+            rows.append([title, "–" if mean is None else mean.text(4), against])
+        truth = mean_of(line["others"].get("log_loss_of_truth") for own in lines.values() for line in own)
+        if truth is not None:
+            rows.append(["the true law", Mean(truth.value, None, 1).text(4), ""])
+        parts.append(
+            f"**{data}**\n\n" + markdown_table(["decoder", "log loss given all others", "against 1 layer"], rows)
+        )
+        series[data] = [mean_of(losses[name].values()) for name in titles]
+        values = [mean.value for mean in series[data] if mean is not None]
+        if len(values) > 1:
+            falls = all(later < before for before, later in itertools.pairwise(values))
+            told = joined([f"{value:.4f}" for value in values])
+            sentences.append(
+                f"Where only messages can combine known labels ({data}), the log loss given all other labels "
+                f"{'falls' if falls else 'does not fall'} with every round: {told} with 1 to {len(values)} rounds."
+            )
+    figure = series_figure(series, list(titles.values()), "rounds of messages", "log loss given all others")
+    pictures.append(save_figure(figure, docs / "images" / "benchmark_depth.png"))
+    parts.append("![log loss given all other labels by the number of rounds](images/benchmark_depth.png)\n")
     return sentences, "\n".join(parts)
 
 
