@@ -162,7 +162,7 @@ class _JointNll(torch.autograd.Function):
         n_draws = len(shift)
         pull = mean.new_empty(n_rows, n_draws, n_labels)
         nll = mean.new_empty(n_rows)
-        size = max(1, _BLOCK // (n_draws * n_labels))
+        size = _rows_at_a_time(n_draws * n_labels)
         spare = mean.new_empty(min(size, n_rows), n_draws, n_labels)
         for start in range(0, n_rows, size):
             rows = slice(start, start + size)
@@ -245,23 +245,34 @@ def posterior(mean: Logits, factors: Factors, labels: Labels, noise: Float[Tenso
     >>> (found.weights.unsqueeze(-1) * found.draws).sum(0).item() > 0.3
     True
     """
+    return _posterior(mean, factors, labels, noise)[0]
+
+
+def _posterior(
+    mean: Logits, factors: Factors, labels: Labels, noise: Float[Tensor, "draw rank"]
+) -> tuple[Posterior, Float[Tensor, "draw batch label"]]:
+    """Weigh draws; with each, how probable every label is as observed, or as present where it was not."""
     filled, observed = split_observed(labels)
-    sign = 2 * filled - 1
+    sign = torch.where(observed > 0, 2 * filled - 1, 1.0)
     mode, root = _mode(mean, factors, sign, observed)
     # (draw, rank) -> (draw, batch, rank); a solve with the transposed root gives the covariance of the mode
     # Halves, not every other row: a half of a Sobol sequence is even in itself.
     far, close = noise.tensor_split(2)
     near = torch.linalg.solve_triangular(root.mT, close.T.expand(len(mean), -1, -1), upper=True)
     draws = torch.cat([far.unsqueeze(1).expand(-1, len(mean), -1), mode + near.permute(2, 0, 1)])
-    log_likelihood = torch.einsum(
-        "kbl,bl->kb", log_normal_cdf(sign * (mean + torch.einsum("kbr,lr->kbl", draws, factors))), observed
-    )
+    values = sign * (mean + torch.einsum("kbr,lr->kbl", draws, factors))
+    if bool((values < _TAIL[values.dtype]).any()):
+        cells, log_cells = ndtr(values), log_normal_cdf(values)
+    else:
+        cells = 0.5 * torch.erfc(values * -_ROOT_HALF)
+        log_cells = cells.log()
+    log_likelihood = torch.einsum("kbl,bl->kb", log_cells, observed)
     log_prior = -0.5 * draws.square().sum(-1)
     scaled = torch.einsum("bsr,kbs->kbr", root, draws - mode)
     log_near = -0.5 * scaled.square().sum(-1) + root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     share = len(close) / len(noise)
     mixture = torch.logaddexp(log_prior + _log_of(1 - share, mean), log_near + _log_of(share, mean))
-    return Posterior(draws, (log_prior + log_likelihood - mixture).softmax(0))
+    return Posterior(draws, (log_prior + log_likelihood - mixture).softmax(0)), cells
 
 
 def _log_of(share: float, like: Tensor) -> Tensor:
@@ -312,11 +323,18 @@ def conditional_probs(mean: Logits, factors: Factors, labels: Labels, noise: Flo
     >>> probs[0, 0].item(), round(probs[0, 1].item(), 3)  # 1/2 + arcsin(0.9) / pi
     (1.0, 0.856)
     """
-    found = posterior(mean, factors, labels, noise)
-    given_draw = ndtr(mean + torch.einsum("kbr,lr->kbl", found.draws, factors))
+    n_rows = _rows_at_a_time(len(noise) * mean.shape[1])
+    parts = []
+    for own_mean, own_labels in zip(mean.split(n_rows), labels.split(n_rows), strict=True):
+        found, given_draw = _posterior(own_mean, factors, own_labels, noise)
+        parts.append(torch.einsum("kb,kbl->bl", found.weights, given_draw))
     # Rounding may lift a sum of weights past 1.
-    probs = torch.einsum("kb,kbl->bl", found.weights, given_draw).clamp(0, 1)
-    return torch.where(torch.isnan(labels), probs, labels)
+    return torch.where(torch.isnan(labels), torch.cat(parts).clamp(0, 1), labels)
+
+
+def _rows_at_a_time(row_size: int) -> int:
+    """Rows that fit into a block: a power of two, so that batches of such sizes fall into equal parts."""
+    return 1 << max(0, (_BLOCK // row_size).bit_length() - 1)
 
 
 def even_noise(n_draws: int, rank: int, seed: int, dtype: torch.dtype = torch.float64) -> Float[Tensor, "draw rank"]:
