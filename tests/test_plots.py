@@ -232,6 +232,9 @@ def test_plot_richness_interval__two_maps__show_mean_and_width():
     left, right = plot_richness_interval(table).axes[:2]
     assert left.collections[0].get_array().tolist() == [3, 6]
     assert right.collections[0].get_array().tolist() == [3, 5]
+    assert left.get_title(loc="left") == "expected number of species"
+    tags = plot_richness_interval(table, unit="tags")
+    assert tags.axes[0].get_title(loc="left") == "expected number of tags"
 
 
 # --- land ------------------------------------------------------------------------------------------------

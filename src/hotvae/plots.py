@@ -622,7 +622,11 @@ def plot_deviance_partition(table: pd.DataFrame, label: str = "all labels") -> F
 
 
 def plot_richness_interval(
-    table: pd.DataFrame, coordinate_names: Sequence[str] = ("x", "y"), *, coastline: bool | None = None
+    table: pd.DataFrame,
+    coordinate_names: Sequence[str] = ("x", "y"),
+    *,
+    unit: str = "species",
+    coastline: bool | None = None,
 ) -> Figure:
     """Two maps: the expected number of labels, and how wide its interval is.
 
@@ -632,6 +636,8 @@ def plot_richness_interval(
         A row for each place: the two coordinates, ``expected``, ``lower`` and ``upper``.
     coordinate_names : sequence of two str
         Names of the columns of coordinates.
+    unit : str
+        What is counted.
     coastline : bool or None
         Draw land; None does so when the names say that the coordinates are degrees.
 
@@ -650,18 +656,18 @@ def plot_richness_interval(
     >>> table = pd.DataFrame(rows, columns=["longitude", "latitude", "expected", "lower", "upper"])
     >>> figure = plot_richness_interval(table, ("longitude", "latitude"))
     >>> [axes.get_title(loc="left") for axes in figure.axes[:2]]
-    ['expected number of labels', 'width of its interval']
+    ['expected number of species', 'width of its interval']
     """
     _with_columns(table, *coordinate_names, "expected", "lower", "upper")
     figure = _figure(10.0, 4.2)
     panels = figure.subplots(1, 2)
     width = (table["upper"] - table["lower"]).to_numpy(dtype=np.float64)
     maps = (
-        ("expected number of labels", table["expected"].to_numpy(dtype=np.float64), "viridis"),
+        (f"expected number of {unit}", table["expected"].to_numpy(dtype=np.float64), "viridis"),
         ("width of its interval", width, "magma"),
     )
     for axes, (title, values, palette) in zip(panels, maps, strict=True):
-        _place_map(figure, axes, table, values, coordinate_names, palette, title, "labels", coastline)
+        _place_map(figure, axes, table, values, coordinate_names, palette, title, unit, coastline)
     return figure
 
 
