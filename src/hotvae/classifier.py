@@ -97,6 +97,12 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
         """Learn from scaled rows; validation rows may choose settings."""
 
+    def _learn_first(
+        self, train: LabelledRows, validation: LabelledRows | None
+    ) -> tuple[LabelledRows, LabelledRows | None]:
+        """Learn what all else is learned with, and return the rows as they are learned from; by default as they are."""
+        return train, validation
+
     def _learn_last(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
         """Learn what needs all else to be learned; by default nothing."""
         return
@@ -155,6 +161,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         self.scaler_ = self._front().fit(_take(features, train), self._names_or_none())
         rows = LabelledRows(self._scaled(_take(features, train)), labels[train])
         held_rows = None if held_out is None else LabelledRows(self._scaled(held_out[0]), held_out[1])
+        rows, held_rows = self._learn_first(rows, held_rows)
         self._learn(rows, held_rows, seed)
         self._learn_last(rows, held_rows, seed)
         self.thresholds_: dict[str, float] = {}
@@ -164,6 +171,10 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _scaled(self, features: Any) -> Any:
         return self.scaler_.transform(features, dtype=self._dtype())
+
+    def _read(self, X: Any) -> Any:
+        """Return rows as they are predicted from."""
+        return self._scaled(self._check_features(X, reset=False))
 
     def _split(
         self, features: Any, labels: NDArray[Any], validation: tuple[Any, Any] | None, seed: int
@@ -289,7 +300,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             A row's values do not depend on the other rows.
         """
         check_is_fitted(self)
-        features = self._scaled(self._check_features(X, reset=False))
+        features = self._read(X)
         if given is not None:
             return self._given_some(features, self._check_known(given, features.shape[0]))
         probs = self._probs(features)
@@ -385,7 +396,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         self._require_label_table("sample")
         if isinstance(n_draws, bool) or not isinstance(n_draws, numbers.Integral) or n_draws < 1:
             raise ConfigError(f"n_draws must be a whole number of at least 1; got {n_draws!r}. 100 are customary.")
-        features = self._scaled(self._check_features(X, reset=False))
+        features = self._read(X)
         known = None if given is None else self._check_known(given, features.shape[0])
         random = np.random.default_rng(int(check_random_state(random_state).randint(2**31 - 1)))
         size = max(1, _CELLS_PER_BLOCK // max(1, features.shape[0] * self.n_labels_))

@@ -230,6 +230,9 @@ class FrontConfig(_Checked):
         Largest vocabulary.
     bonds : bool
         Read the bonds of molecules, which needs RDKit.
+    ridge_start : bool
+        Put the logits that a ridge regression gives a row beside it, for the network to start from (see
+        :func:`~hotvae.ridge.ridge_start`).
 
     Examples
     --------
@@ -246,6 +249,7 @@ class FrontConfig(_Checked):
     min_word_count: int = 2
     max_words: int = 20_000
     bonds: bool = False
+    ridge_start: bool = False
 
     def __post_init__(self) -> None:
         self._require_choices()
@@ -253,7 +257,7 @@ class FrontConfig(_Checked):
         self._require_counts("spatial_units", "landmarks", least=0)
         pair = isinstance(self.spatial_columns, tuple) and len(self.spatial_columns) == 2
         self._require("spatial_columns", pair, "be a pair of names or positions")
-        for name in ("bonds", "clamp"):
+        for name in ("bonds", "clamp", "ridge_start"):
             self._require(name, isinstance(getattr(self, name), bool), "be True or False")
 
 

@@ -114,6 +114,10 @@ class HotVAEClassifier(JointClassifier):
         Training rows nearest in the latent space whose labels are mixed into a prediction, by a share that validation
         rows choose, none where they are of no use. The model then holds latent places and labels of training rows; 0
         for none.
+    ridge_start : bool
+        Whether the logits of a row start from what a linear ridge regression says of it, instead of from prevalences:
+        the network then learns what the ridge leaves over. Training rows start from ridges that were not shown them.
+        For tables and bags of words, of at most 20,000 rows or columns.
     encoder_dropout, decoder_dropout, attention_dropout : float
         Shares of units dropped while training.
     dropout_sharing : {"labels", "none"}
@@ -249,6 +253,7 @@ class HotVAEClassifier(JointClassifier):
         max_words: int = FrontConfig.max_words,
         bonds: bool = FrontConfig.bonds,
         latent_neighbours: int = 0,
+        ridge_start: bool = FrontConfig.ridge_start,
         encoder_dropout: float = NetConfig.encoder_dropout,
         decoder_dropout: float = NetConfig.decoder_dropout,
         attention_dropout: float = NetConfig.attention_dropout,
@@ -319,6 +324,7 @@ class HotVAEClassifier(JointClassifier):
         self.max_words = max_words
         self.bonds = bonds
         self.latent_neighbours = latent_neighbours
+        self.ridge_start = ridge_start
         self.encoder_dropout = encoder_dropout
         self.decoder_dropout = decoder_dropout
         self.attention_dropout = attention_dropout
@@ -415,6 +421,7 @@ class HotVAEClassifier(JointClassifier):
             initial_logits=initial_logits,
             direct_epochs=self.direct_epochs,
             rank=self._rank(n_labels),
+            starts=self.ridge_start,
         )
 
     def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:

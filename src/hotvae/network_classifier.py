@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -31,8 +32,11 @@ from hotvae.metrics import log_loss
 from hotvae.net.encoders import encode, make_encoder, member_mean
 from hotvae.net.latent import token_mean
 from hotvae.net.memory import NeighbourMemory
+from hotvae.net.start import RidgeLogits
 from hotvae.parameters import require_count
 from hotvae.progress import make_progress
+from hotvae.relevance import limited_threads, unit_rows
+from hotvae.ridge import ridge_start
 from hotvae.training import (
     History,
     Rows,
@@ -61,7 +65,10 @@ _TEMPERATURES = (0.02, 0.05, 0.1, 0.2)
 _MOST_REMEMBERED = 20_000
 MEMORY = "memory."
 """How names of tensors in a file begin that are remembered rows, not weights."""
+START = "ridge."
+"""How names of tensors in a file begin that belong to the ridge that rows start from."""
 
+_TOKENS = ("set", "text", "smiles")
 TEXTS = ("text", "bag")
 MOLECULES = ("smiles", "elements")
 
@@ -148,6 +155,42 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
 
     def _dtype(self) -> np.dtype[Any]:
         return np.dtype(self.precision)
+
+    def _learn_first(
+        self, train: LabelledRows, validation: LabelledRows | None
+    ) -> tuple[LabelledRows, LabelledRows | None]:
+        """Learn the ridge that rows start from, where asked for, and put its logits beside them."""
+        self.start_: RidgeLogits | None = None
+        if not self._has_start():
+            return train, validation
+        with limited_threads(self.n_threads):
+            found = ridge_start(unit_rows(train.features), train.labels)
+        maps = (np.ascontiguousarray(part, dtype=self._dtype()) for part in (found.weights.T, found.intercepts))
+        self.start_ = RidgeLogits(*map(torch.from_numpy, maps))
+        train = LabelledRows(_beside(train.features, found.left_out), train.labels)
+        if validation is None:
+            return train, None
+        return train, LabelledRows(self._started(validation.features), validation.labels)
+
+    def _has_start(self) -> bool:
+        wanted = self._config(FrontConfig).ridge_start
+        if wanted and self._kind() in _TOKENS:
+            raise ConfigError(
+                f"ridge_start must be False with encoder {self._kind()!r}, whose rows are tokens; got True. Use 'mlp' "
+                "for tables and 'bag' for texts."
+            )
+        return wanted
+
+    def _read(self, X: Any) -> Any:
+        return self._started(super()._read(X))
+
+    def _started(self, features: Any) -> Any:
+        """Put the logits that scaled rows start from beside them."""
+        start = self.start_
+        if start is None:
+            return features
+        with torch_threads(self.n_threads):
+            return _beside(features, predict_network(start, unit_rows(features).astype(self._dtype())))
 
     def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
         self._n_neighbours()  # a wrong number is told before the training, not after it
@@ -255,7 +298,7 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         ndarray of shape (n_samples, dim)
         """
         check_is_fitted(self)
-        return self._placed(self._scaled(self._check_features(X, reset=False)))
+        return self._placed(self._read(X))
 
     def _placed(self, features: Any) -> NDArray[np.floating[Any]]:
         """Return where scaled rows lie in the latent space."""
@@ -263,7 +306,8 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
             return predict_network(self._place, features)
 
     def _place(self, batch: Tensor) -> Tensor:
-        posterior = encode(self.network_.get_submodule("feature_encoder"), batch)
+        features = batch if self.start_ is None else batch[:, : -self.n_labels_]
+        posterior = encode(self.network_.get_submodule("feature_encoder"), features)
         return member_mean(token_mean(posterior.mean, posterior.mask), getattr(self.network_, "n_members", 1))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
@@ -288,6 +332,8 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
             names = ("n_neighbours", "share", "temperature")
             notes["memory"] = {name: getattr(memory, name) for name in names}
             tensors |= {MEMORY + name: tensor for name, tensor in memory.tensors().items()}
+        if self.start_ is not None:
+            tensors |= {START + name: tensor for name, tensor in self.start_.tensors().items()}
         return notes, tensors
 
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -297,9 +343,13 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         self.graph_ = None if graph is None else graph.numpy()
         with owned_randomness(0, 0):  # the random starting weights are overwritten below
             self.network_ = self._make_network(None)
-        remembered = {name.removeprefix(MEMORY): tensors[name] for name in tensors if name.startswith(MEMORY)}
-        self.network_.load_state_dict({name: tensors[name] for name in tensors if not name.startswith(MEMORY)})
+        remembered, start = (
+            {name.removeprefix(kind): tensors[name] for name in tensors if name.startswith(kind)}
+            for kind in (MEMORY, START)
+        )
+        self.network_.load_state_dict({name: tensors[name] for name in tensors if not name.startswith((MEMORY, START))})
         self.network_.eval()
+        self.start_ = RidgeLogits(**start) if self._has_start() else None
         # Models of version 0.1 have none.
         told = config.get("memory")
         self.memory_ = None
@@ -339,6 +389,15 @@ def own_encoder(encoder: str | nn.Module) -> nn.Module | None:
     if encoder == "mlp":
         return None
     raise ConfigError(f"encoder must be 'mlp' or an nn.Module; got {encoder!r}. See docs/encoders.md.")
+
+
+def _beside(features: Any, logits: NDArray[Any]) -> Any:
+    """Put logits behind the columns of rows, dense or sparse."""
+    columns: Any = logits.astype(features.dtype)
+    if sparse.issparse(features):
+        blocks: list[Any] = [features, sparse.csr_array(columns)]
+        return sparse.hstack(blocks, format="csr")
+    return np.hstack([features, columns])
 
 
 def _initial_logits(labels: NDArray[Any]) -> NDArray[Any]:

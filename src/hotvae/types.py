@@ -16,6 +16,7 @@ Axis legend, used by every annotation in :mod:`hotvae.net`:
 ``sender``  labels or tokens that send messages, when receivers are ``label`` or ``token``
 ``draw``    draws of the latent noise
 ``layer``   decoder layers, first to last
+``row``     rows as often as an ensemble or a search needs them; #: or one for all
 ========== =================================================================
 
 This module imports nothing of ours. Tests check the shapes at run time; users pay nothing.
@@ -27,6 +28,7 @@ from torch import Tensor
 Features = Float[Tensor, "batch feature"]
 Labels = Float[Tensor, "batch label"]
 Logits = Float[Tensor, "batch label"]
+StartLogits = Float[Tensor, "#row #label"]
 Probs = Float[Tensor, "batch label"]
 Observed = Float[Tensor, "batch label"]
 PerSample = Float[Tensor, " batch"]

@@ -14,12 +14,12 @@ from hotvae.baselines.forests import ExtraTrees, RandomForest
 from hotvae.baselines.logistic import LogisticLabels
 from hotvae.baselines.mlknn import MLkNN
 from hotvae.baselines.prevalence import Prevalence
-from hotvae.baselines.relevance import label_rates
 from hotvae.baselines.ridge import GaussianKernelRidge, LinearRidge
 from hotvae.baselines.sleec import SLEEC
 from hotvae.errors import ConfigError, DataError, ModelError
 from hotvae.models import CLASSIFIERS, load_model
 from hotvae.network_classifier import NetworkClassifier
+from hotvae.relevance import label_rates
 
 SMALL = {"n_threads": 1, "random_state": 0}
 MODELS = [

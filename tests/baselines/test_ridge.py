@@ -11,10 +11,10 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 
 from hotvae import read_table
-from hotvae.baselines import ridge
-from hotvae.baselines.ridge import CentredRows, Curve, GaussianKernelRidge, LinearRidge, fit_curve
+from hotvae.baselines.ridge import GaussianKernelRidge, LinearRidge
 from hotvae.errors import DataError
 from hotvae.metrics import log_loss
+from hotvae.ridge import CentredRows, Curve, fit_curve
 from hotvae.thresholds import evaluate_protocols
 
 DATA = os.environ.get("HOTVAE_DATA_DIR")
@@ -133,7 +133,7 @@ def test_kernel_ridge__too_many_rows__is_refused(table):
 
 
 def test_linear_ridge__too_large_a_system__is_refused(table, monkeypatch):
-    monkeypatch.setattr(ridge, "MAX_UNKNOWNS", 3)
+    monkeypatch.setattr("hotvae.ridge.MAX_UNKNOWNS", 3)
     with pytest.raises(DataError, match=r"at most 3 for a ridge; got 48 rows of 5 columns"):
         LinearRidge().fit(*table)
 

@@ -45,7 +45,7 @@ class C2AE(NetworkClassifier):
         Weight of a cross entropy beside the ranking, which is not in the paper: 0 is the paper's loss. The ranking
         alone gives scores that order labels well and are no calibrated probabilities, and learns nothing from rows
         without labels.
-    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours
+    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours, ridge_start
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -88,6 +88,7 @@ class C2AE(NetworkClassifier):
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
         landmarks: int = FrontConfig.landmarks,
         latent_neighbours: int = 0,
+        ridge_start: bool = FrontConfig.ridge_start,
         max_epochs: int = TrainConfig.max_epochs,
         batch_size: int = TrainConfig.batch_size,
         learning_rate: float = TrainConfig.learning_rate,
@@ -123,6 +124,7 @@ class C2AE(NetworkClassifier):
         self.spatial_columns = spatial_columns
         self.landmarks = landmarks
         self.latent_neighbours = latent_neighbours
+        self.ridge_start = ridge_start
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -154,6 +156,7 @@ class C2AE(NetworkClassifier):
             require_widths("decoder_widths", self.decoder_widths),
             config.encoder_dropout,
             initial_logits,
+            self.ridge_start,
         )
 
     def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:

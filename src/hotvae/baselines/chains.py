@@ -22,7 +22,12 @@ from scipy.special import expit, log_expit, softmax
 from torch import Tensor
 
 from hotvae.baselines.logistic import Odds, fit_logistic
-from hotvae.baselines.relevance import (
+from hotvae.baselines.stored import array, pack
+from hotvae.classifier import LabelClassifier, LabelledRows
+from hotvae.metrics import log_loss
+from hotvae.parameters import require_choice, require_count
+from hotvae.progress import Style
+from hotvae.relevance import (
     is_sparse,
     limited_threads,
     middle,
@@ -31,11 +36,6 @@ from hotvae.baselines.relevance import (
     unit_rows,
     watch,
 )
-from hotvae.baselines.stored import array, pack
-from hotvae.classifier import LabelClassifier, LabelledRows
-from hotvae.metrics import log_loss
-from hotvae.parameters import require_choice, require_count
-from hotvae.progress import Style
 
 # Cells (row, draw, label) held at a time.
 _CELLS_PER_BLOCK = 1 << 22

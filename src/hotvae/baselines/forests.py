@@ -12,7 +12,14 @@ from scipy import sparse
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from torch import Tensor
 
-from hotvae.baselines.relevance import (
+from hotvae.baselines.stored import array, pack, unpack
+from hotvae.baselines.trees import Trees
+from hotvae.classifier import LabelClassifier, LabelledRows
+from hotvae.errors import ConfigError, ModelError
+from hotvae.metrics import log_loss
+from hotvae.parameters import require_count, require_number
+from hotvae.progress import Style
+from hotvae.relevance import (
     LabelGroup,
     label_groups,
     label_rates,
@@ -21,13 +28,6 @@ from hotvae.baselines.relevance import (
     unit_rows,
     watch,
 )
-from hotvae.baselines.stored import array, pack, unpack
-from hotvae.baselines.trees import Trees
-from hotvae.classifier import LabelClassifier, LabelledRows
-from hotvae.errors import ConfigError, ModelError
-from hotvae.metrics import log_loss
-from hotvae.parameters import require_count, require_number
-from hotvae.progress import Style
 
 # scikit-learn holds two numbers for each node and label: so many bytes of them are taken at a time.
 _BYTES_AT_ONCE = 1 << 28

@@ -54,7 +54,7 @@ class LaMP(NetworkClassifier):
         Rows in which two labels must occur together to keep their edge.
     bce_weight, intermediate_weight : float
         Weights of the cross entropy after the last layer and after each layer before it.
-    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours
+    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours, ridge_start
         As in :class:`~hotvae.HotVAEClassifier`.
     max_tokens, min_word_count, max_words, bonds
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -109,6 +109,7 @@ class LaMP(NetworkClassifier):
         max_words: int = FrontConfig.max_words,
         bonds: bool = FrontConfig.bonds,
         latent_neighbours: int = 0,
+        ridge_start: bool = FrontConfig.ridge_start,
         max_epochs: int = TrainConfig.max_epochs,
         batch_size: int = TrainConfig.batch_size,
         learning_rate: float = TrainConfig.learning_rate,
@@ -154,6 +155,7 @@ class LaMP(NetworkClassifier):
         self.max_words = max_words
         self.bonds = bonds
         self.latent_neighbours = latent_neighbours
+        self.ridge_start = ridge_start
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -192,7 +194,7 @@ class LaMP(NetworkClassifier):
             encoder = ColumnEncoder(n_features, config)
         else:
             encoder = self._feature_encoder(n_features)
-        return LaMPNet(encoder, n_labels, config, graph, initial_logits)
+        return LaMPNet(encoder, n_labels, config, graph, initial_logits, self.ridge_start)
 
     def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:
         names = ("bce", "intermediate")

@@ -11,7 +11,11 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from hotvae.baselines.relevance import (
+from hotvae.baselines.stored import array, pack
+from hotvae.classifier import LabelClassifier, LabelledRows
+from hotvae.metrics import log_loss
+from hotvae.progress import Style
+from hotvae.relevance import (
     label_groups,
     label_rates,
     limited_threads,
@@ -21,10 +25,6 @@ from hotvae.baselines.relevance import (
     unit_rows,
     watch,
 )
-from hotvae.baselines.stored import array, pack
-from hotvae.classifier import LabelClassifier, LabelledRows
-from hotvae.metrics import log_loss
-from hotvae.progress import Style
 
 # Steps of the optimiser for a label; hundreds are rare.
 _MOST_STEPS = 2000

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hotvae.baselines.neighbours import nearest_rows, neighbour_sums
-from hotvae.baselines.relevance import limited_threads, unit_rows
 from hotvae.baselines.stored import array, pack, unpack
 from hotvae.classifier import LabelClassifier, LabelledRows
 from hotvae.parameters import require_count, require_number
 from hotvae.progress import Style
+from hotvae.relevance import limited_threads, unit_rows
 
 
 class MLkNN(LabelClassifier):

@@ -47,7 +47,7 @@ class MPVAE(ProbitClassifier):
         is kept is chosen by marginals, often before the covariance has settled. 0 leaves it as it is.
     n_conditional_draws : int
         Draws behind a prediction given other labels, shared by all rows.
-    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours
+    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours, ridge_start
         As in :class:`~hotvae.HotVAEClassifier`.
     max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -97,6 +97,7 @@ class MPVAE(ProbitClassifier):
         spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
         landmarks: int = FrontConfig.landmarks,
         latent_neighbours: int = 0,
+        ridge_start: bool = FrontConfig.ridge_start,
         max_epochs: int = TrainConfig.max_epochs,
         batch_size: int = TrainConfig.batch_size,
         learning_rate: float = TrainConfig.learning_rate,
@@ -135,6 +136,7 @@ class MPVAE(ProbitClassifier):
         self.spatial_columns = spatial_columns
         self.landmarks = landmarks
         self.latent_neighbours = latent_neighbours
+        self.ridge_start = ridge_start
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -166,6 +168,7 @@ class MPVAE(ProbitClassifier):
             require_widths("decoder_widths", self.decoder_widths),
             config.encoder_dropout,
             initial_logits,
+            self.ridge_start,
         )
 
     def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:

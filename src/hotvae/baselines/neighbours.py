@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hotvae.baselines.relevance import dense, is_sparse, squared_lengths
+from hotvae.relevance import dense, is_sparse, squared_lengths
 
 # Distances held at a time: 1 MB in 64 bits, which stay in the cache and are not asked of the system anew each time.
 _CELLS_PER_BLOCK = 1 << 17

@@ -44,7 +44,7 @@ class PlainNetClassifier(NetworkClassifier):
         Of the messages among tokens, where the encoder has any.
     numeric_embedding_dim, numeric_frequencies, frequency_scale, n_members
         As in :class:`HotVAEClassifier`.
-    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours
+    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours, ridge_start
         As in :class:`HotVAEClassifier`.
     max_tokens, min_word_count, max_words, bonds
         As in :class:`HotVAEClassifier`.
@@ -94,6 +94,7 @@ class PlainNetClassifier(NetworkClassifier):
         max_words: int = FrontConfig.max_words,
         bonds: bool = FrontConfig.bonds,
         latent_neighbours: int = 0,
+        ridge_start: bool = FrontConfig.ridge_start,
         max_epochs: int = TrainConfig.max_epochs,
         batch_size: int = TrainConfig.batch_size,
         learning_rate: float = TrainConfig.learning_rate,
@@ -136,6 +137,7 @@ class PlainNetClassifier(NetworkClassifier):
         self.max_words = max_words
         self.bonds = bonds
         self.latent_neighbours = latent_neighbours
+        self.ridge_start = ridge_start
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -157,7 +159,7 @@ class PlainNetClassifier(NetworkClassifier):
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
         encoder = self._feature_encoder(n_features)
-        return PlainNet(n_features, n_labels, self._config(NetConfig), encoder, initial_logits)
+        return PlainNet(n_features, n_labels, self._config(NetConfig), encoder, initial_logits, self.ridge_start)
 
     def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:
         n_members = cast(PlainNet, network).n_members

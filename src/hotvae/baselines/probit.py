@@ -181,7 +181,7 @@ class ProbitJSDM(ProbitClassifier):
         ndarray of shape (n_samples, n_labels)
         """
         check_is_fitted(self)
-        return self._scores(self._scaled(self._check_features(X, reset=False)))
+        return self._scores(self._read(X))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns of :meth:`transform`."""

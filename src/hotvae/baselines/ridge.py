@@ -17,13 +17,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize
-from scipy.special import expit
 from sklearn.metrics.pairwise import euclidean_distances
 from torch import Tensor
 
-from hotvae.baselines.relevance import (
-    dense,
+from hotvae.baselines.stored import array, pack, unpack
+from hotvae.classifier import LabelClassifier, LabelledRows
+from hotvae.errors import DataError
+from hotvae.metrics import log_loss
+from hotvae.parameters import require_count
+from hotvae.progress import Style
+from hotvae.relevance import (
     label_groups,
     label_rates,
     limited_threads,
@@ -32,99 +35,10 @@ from hotvae.baselines.relevance import (
     unit_rows,
     watch,
 )
-from hotvae.baselines.stored import array, pack, unpack
-from hotvae.classifier import LabelClassifier, LabelledRows
-from hotvae.errors import DataError
-from hotvae.metrics import log_loss
-from hotvae.parameters import require_count
-from hotvae.progress import Style
-
-MAX_UNKNOWNS = 20_000
-"""Largest system that a linear ridge solves: 3.2 GB."""
+from hotvae.ridge import CentredRows, Curve, LinearScores, fit_curve, require_solvable
 
 # Kernel values held at a time while predicting: 32 MB.
 _CELLS_PER_BLOCK = 1 << 22
-
-
-class Curve(NamedTuple):
-    """An increasing curve from scores to probabilities.
-
-    Attributes
-    ----------
-    slope, intercept : float
-        Of the log odds over the score.
-
-    Examples
-    --------
-    >>> Curve(2.0, -1.0).probs(np.array([0.5]))
-    array([0.5])
-    """
-
-    slope: float
-    intercept: float
-
-    def probs(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probabilities of scores."""
-        probs: NDArray[np.float64] = expit(self.slope * scores + self.intercept)
-        return probs
-
-
-def fit_curve(scores: NDArray[np.float64], labels: NDArray[Any]) -> Curve:
-    """Fit the curve that makes probabilities of scores, one for all labels.
-
-    As in Platt (1999), present counts as :math:`(n_1 + 1) / (n_1 + 2)` and absent as :math:`1 / (n_0 + 2)`, so that
-    scores which separate the two perfectly still give a finite curve.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_labels)
-        Higher means more likely.
-    labels : ndarray of shape (n_samples, n_labels)
-        0, 1 or NaN, of rows the scores were not learned from.
-
-    Returns
-    -------
-    Curve
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> scores = rng.uniform(size=(20000, 1))
-    >>> curve = fit_curve(scores, rng.uniform(size=scores.shape) < expit(6 * scores - 4))
-    >>> round(curve.slope), round(curve.intercept)
-    (6, -4)
-    """
-    observed = ~np.isnan(labels)
-    score, present = scores[observed], labels[observed] == 1
-    n_present, n_absent = present.sum(), (~present).sum()
-    target = np.where(present, (n_present + 1) / (n_present + 2), 1 / (n_absent + 2))
-
-    def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        odds = theta[0] * score + theta[1]
-        gap = expit(odds) - target
-        return float(np.mean(np.logaddexp(0, odds) - target * odds)), np.array([np.mean(gap * score), np.mean(gap)])
-
-    # A falling curve would turn the scores around: with validation rows that say so, it is flat instead.
-    found = minimize(loss, np.array([4.0, -2.0]), jac=True, method="L-BFGS-B", bounds=[(1e-3, None), (None, None)])
-    return Curve(float(found.x[0]), float(found.x[1]))
-
-
-class LinearScores(NamedTuple):
-    """Scores that are linear in the features.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (n_features, n_labels)
-    intercepts : ndarray of shape (n_labels,)
-    """
-
-    weights: NDArray[np.float64]
-    intercepts: NDArray[np.float64]
-
-    def of(self, features: Any) -> NDArray[np.float64]:
-        """Scores of rows."""
-        scores: NDArray[np.float64] = features @ self.weights + self.intercepts
-        return scores
 
 
 class KernelScores(NamedTuple):
@@ -276,12 +190,8 @@ class LinearRidge(_Ridge):
         return list(penalties), middle(penalties)
 
     def _solver(self, train: LabelledRows, seed: int) -> Callable[[Any], LinearScores]:
+        require_solvable(train.features)
         n_features = train.features.shape[1]
-        if min(train.features.shape) > MAX_UNKNOWNS:
-            raise DataError(
-                f"rows or columns must be at most {MAX_UNKNOWNS} for a ridge; got {train.features.shape[0]} rows of "
-                f"{n_features} columns. Drop rare columns, or choose the model 'logistic'."
-            )
         groups = label_groups(train.labels)
         rates = label_rates(train.labels)
 
@@ -302,66 +212,6 @@ class LinearRidge(_Ridge):
         super()._restore(config, tensors)
         shape = (self.scaler_.n_features_out, self.n_labels_)
         self.scores_ = LinearScores(array("weights", tensors, shape), array("intercepts", tensors, shape[1:]))
-
-
-class CentredRows:
-    """The normal equations of centred rows, dense or sparse, in whichever form is smaller.
-
-    Parameters
-    ----------
-    rows : ndarray or sparse matrix of shape (n_rows, n_features)
-        Features; a sparse table is never made dense.
-
-    Examples
-    --------
-    >>> weights, intercepts = CentredRows(np.array([[0.0], [1.0], [2.0]])).solve(np.array([[1.0], [3.0], [5.0]]), 1e-9)
-    >>> weights.round(6), intercepts.round(6)
-    (array([[2.]]), array([1.]))
-    """
-
-    def __init__(self, rows: Any) -> None:
-        self.rows = rows
-        self.mean = np.asarray(rows.mean(axis=0), dtype=np.float64).ravel()
-        n_rows, n_features = rows.shape
-        self.by_rows = n_rows < n_features
-        # (x - m)'(x - m) without centring the rows themselves, which would fill a sparse table.
-        matrix = dense(rows @ rows.T if self.by_rows else rows.T @ rows)
-        if self.by_rows:
-            along = rows @ self.mean
-            matrix = matrix - along[:, None] - along + self.mean @ self.mean
-        else:
-            matrix = matrix - n_rows * np.outer(self.mean, self.mean)
-        self.matrix = matrix
-        # Features that are all constant leave nothing to scale by.
-        self.unit = float(np.trace(matrix)) / n_rows
-        self.unit = self.unit if self.unit > 0 else 1.0
-
-    def solve(self, targets: NDArray[np.float64], penalty: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Weights and intercepts that minimise squared error plus ``penalty`` times squared weights.
-
-        Parameters
-        ----------
-        targets : ndarray of shape (n_rows, n_targets)
-            What to approach.
-        penalty : float
-            In units of the mean squared length of a centred row.
-
-        Returns
-        -------
-        weights : ndarray of shape (n_features, n_targets)
-        intercepts : ndarray of shape (n_targets,)
-        """
-        mean = targets.mean(axis=0)
-        centred = targets - mean
-        system = self.matrix.copy()
-        np.fill_diagonal(system, system.diagonal() + penalty * self.unit)
-        factor = cho_factor(system, overwrite_a=True, check_finite=False)
-        if self.by_rows:
-            dual = cho_solve(factor, centred, check_finite=False)
-            weights = self.rows.T @ dual - np.outer(self.mean, dual.sum(axis=0))
-        else:
-            weights = cho_solve(factor, self.rows.T @ centred, check_finite=False)
-        return weights, mean - self.mean @ weights
 
 
 class GaussianKernelRidge(_Ridge):

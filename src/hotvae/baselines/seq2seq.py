@@ -36,7 +36,7 @@ class Seq2Seq(NetworkClassifier):
         As in :class:`~hotvae.HotVAEClassifier`.
     decoder_dropout : float
         Share of units dropped before the read-out while training.
-    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours
+    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours, ridge_start
         As in :class:`~hotvae.HotVAEClassifier`.
     max_tokens, min_word_count, max_words, bonds
         As in :class:`~hotvae.HotVAEClassifier`.
@@ -85,6 +85,7 @@ class Seq2Seq(NetworkClassifier):
         max_words: int = FrontConfig.max_words,
         bonds: bool = FrontConfig.bonds,
         latent_neighbours: int = 0,
+        ridge_start: bool = FrontConfig.ridge_start,
         max_epochs: int = TrainConfig.max_epochs,
         batch_size: int = TrainConfig.batch_size,
         learning_rate: float = TrainConfig.learning_rate,
@@ -122,6 +123,7 @@ class Seq2Seq(NetworkClassifier):
         self.max_words = max_words
         self.bonds = bonds
         self.latent_neighbours = latent_neighbours
+        self.ridge_start = ridge_start
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -151,6 +153,7 @@ class Seq2Seq(NetworkClassifier):
             require_count("beam_width", self.beam_width),
             config.decoder_dropout,
             initial_logits,
+            self.ridge_start,
         )
 
     def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:

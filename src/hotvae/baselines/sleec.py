@@ -23,7 +23,12 @@ from sklearn.cluster import MiniBatchKMeans
 from torch import Tensor
 
 from hotvae.baselines.neighbours import nearest_rows, neighbour_sums, smallest
-from hotvae.baselines.relevance import (
+from hotvae.baselines.stored import array, pack, unpack
+from hotvae.classifier import LabelClassifier, LabelledRows
+from hotvae.metrics import log_loss, precision_at_k
+from hotvae.parameters import require_count, require_number
+from hotvae.progress import Style
+from hotvae.relevance import (
     dense,
     label_rates,
     limited_threads,
@@ -33,11 +38,6 @@ from hotvae.baselines.relevance import (
     unit_rows,
     watch,
 )
-from hotvae.baselines.stored import array, pack, unpack
-from hotvae.classifier import LabelClassifier, LabelledRows
-from hotvae.metrics import log_loss, precision_at_k
-from hotvae.parameters import require_count, require_number
-from hotvae.progress import Style
 
 # Rows of an inner-product matrix that are held at a time.
 _ROWS_AT_ONCE = 512

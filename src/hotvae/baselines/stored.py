@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from hotvae.baselines.relevance import is_sparse
+from hotvae.relevance import is_sparse
 
 
 def pack(name: str, table: Any) -> dict[str, Tensor]:

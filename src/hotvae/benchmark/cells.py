@@ -70,6 +70,7 @@ _SHARED = (
         "spatial_columns",
         "landmarks",
         "latent_neighbours",
+        "ridge_start",
         "max_words",
         "min_word_count",
         "max_tokens",

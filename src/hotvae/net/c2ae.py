@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from hotvae.net.encoders import code_labels
 from hotvae.net.perceptron import perceptron
 from hotvae.net.probit import set_bias
+from hotvae.net.start import apart, make_start
 from hotvae.types import Features, Labels, Logits, PerSample, Pooled, Probs
 
 
@@ -66,6 +67,8 @@ class C2AENet(nn.Module):
         Share of units dropped after each hidden layer.
     initial_logits : Tensor of shape (label,), optional
         Logits of the prevalences.
+    starts : bool
+        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.start`).
 
     Examples
     --------
@@ -84,23 +87,27 @@ class C2AENet(nn.Module):
         decoder_widths: Sequence[int],
         dropout: float = 0.0,
         initial_logits: Float[Tensor, " label"] | None = None,
+        starts: bool = False,
     ) -> None:
         super().__init__()
         self.dim = dim
+        self.start = make_start(n_labels, starts)
         self.feature_encoder = FeatureCode(n_features, encoder_widths, dim, dropout)
         self.label_encoder = perceptron(n_labels, label_encoder_widths, dim)
         self.decoder = perceptron(dim, decoder_widths, n_labels)
         if initial_logits is not None:
-            set_bias(self.decoder, initial_logits)
+            set_bias(self.decoder, initial_logits * (not starts))
 
     def forward(self, features: Features, labels: Labels) -> C2AEOutput:
         """Code both tables; read the labels from the label code, so that their loss never reaches the features."""
+        rows, start = apart(self.start, features)
         label = self.label_encoder(code_labels(labels))
-        return C2AEOutput(self.feature_encoder(features)[0].squeeze(1), label, self.decoder(label))
+        return C2AEOutput(self.feature_encoder(rows)[0].squeeze(1), label, self.decoder(label) + start)
 
     def predict(self, features: Features) -> Probs:
         """Read the labels from the feature code."""
-        return torch.sigmoid(self.decoder(self.feature_encoder(features)[0].squeeze(1)))
+        rows, start = apart(self.start, features)
+        return torch.sigmoid(self.decoder(self.feature_encoder(rows)[0].squeeze(1)) + start)
 
 
 def alignment_loss(feature: Pooled, label: Pooled) -> PerSample:

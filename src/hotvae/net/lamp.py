@@ -11,6 +11,7 @@ from hotvae.config import NetConfig
 from hotvae.net.decoder import Decoder
 from hotvae.net.encoders import TokenLayer, encode
 from hotvae.net.perceptron import perceptron
+from hotvae.net.start import apart, make_start
 from hotvae.types import Features, GraphMask, LayerLogits, Probs, TokenMask, Tokens
 
 
@@ -123,6 +124,8 @@ class LaMPNet(nn.Module):
         Label graph with self-edges; None for the complete one.
     initial_logits : Tensor of shape (label,), optional
         Starting bias of the read-out.
+    starts : bool
+        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.start`).
 
     Examples
     --------
@@ -139,16 +142,19 @@ class LaMPNet(nn.Module):
         config: NetConfig,
         graph: GraphMask | None = None,
         initial_logits: Float[Tensor, " label"] | None = None,
+        starts: bool = False,
     ) -> None:
         super().__init__()
         self.feature_encoder = feature_encoder
+        self.start = make_start(n_labels, starts)
         single_token = getattr(feature_encoder, "n_tokens", None) == 1
-        self.decoder = Decoder(n_labels, config, single_token, graph, initial_logits)
+        self.decoder = Decoder(n_labels, config, single_token, graph, None if starts else initial_logits)
 
     def forward(self, features: Tensor) -> LayerLogits:
         """Logits after every layer; the last is the prediction."""
-        tokens = encode(self.feature_encoder, features)
-        answer: LayerLogits = self.decoder(tokens.mean, tokens.mask)
+        rows, start = apart(self.start, features)
+        tokens = encode(self.feature_encoder, rows)
+        answer: LayerLogits = self.decoder(tokens.mean, tokens.mask) + start
         return answer
 
     def predict(self, features: Tensor) -> Probs:

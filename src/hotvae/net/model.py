@@ -14,7 +14,8 @@ from hotvae.net.encoders import code_labels, encode, make_encoder, make_label_en
 from hotvae.net.known import KnownEncoder, hide_some
 from hotvae.net.latent import Gaussian, join, sample, token_mean
 from hotvae.net.probit import ProbitHead
-from hotvae.types import GraphMask, Labels, LayerLogits, Logits, Probs
+from hotvae.net.start import apart, make_start
+from hotvae.types import GraphMask, Labels, LayerLogits, Logits, Probs, StartLogits
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class HotVAE(nn.Module):
         Epochs at the start of training in which the direct path learns alone, before labels pass messages.
     rank : int
         Common causes of labels in whole communities (:attr:`head`); learned after everything else.
+    starts : bool
+        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.start`).
 
     Examples
     --------
@@ -92,6 +95,7 @@ class HotVAE(nn.Module):
         initial_logits: Float[Tensor, " label"] | None = None,
         direct_epochs: int = 0,
         rank: int = 1,
+        starts: bool = False,
     ) -> None:
         super().__init__()
         if direct_epochs and not config.direct_path:
@@ -123,7 +127,8 @@ class HotVAE(nn.Module):
         # The latent of known labels has the tokens of the feature branch.
         encoders = (self.feature_encoder,) if config.conditional else (self.feature_encoder, self.label_encoder)
         single_token = all(getattr(encoder, "n_tokens", None) == 1 for encoder in encoders)
-        self.decoder = Decoder(n_labels, config, single_token, graph, initial_logits)
+        self.start = make_start(n_labels, starts)
+        self.decoder = Decoder(n_labels, config, single_token, graph, None if starts else initial_logits)
         if direct_epochs:
             # What the messages add starts at exactly nothing, so that leaving them out changes nothing.
             nn.init.zeros_(self.decoder.weight)
@@ -144,27 +149,35 @@ class HotVAE(nn.Module):
         With an ensemble every member of a row is a row of its own, and the one label branch of the row stands
         beside each.
         """
-        feature = encode(self.feature_encoder, features)
+        feature, start = self.encode(features)
         if isinstance(self.label_encoder, KnownEncoder):
-            return self._forward_known(self.label_encoder, feature, labels)
+            return self._forward_known(self.label_encoder, feature, start, labels)
         label = encode(self.label_encoder, code_labels(labels))
         both = join(feature, label)
         tokens = sample(both, torch.randn_like(both.mean))
         n_rows = len(feature.mean)
         logits = self.decoder(tokens, both.mask)
         beside = _repeated(Branch(label, logits[:, n_rows:]), self.n_members)
-        return HotVAEOutput(Branch(feature, logits[:, :n_rows]), beside)
+        beside = Branch(beside.posterior, beside.layer_logits + start)
+        return HotVAEOutput(Branch(feature, logits[:, :n_rows] + start), beside)
 
-    def _forward_known(self, known: KnownEncoder, feature: Gaussian, labels: Labels) -> HotVAEOutput:
+    def encode(self, rows: Tensor) -> tuple[Gaussian, StartLogits]:
+        """Return q(z|x) of a batch and the logits that its rows start from, of every member of the ensemble."""
+        features, start = apart(self.start, rows, self.n_members)
+        return encode(self.feature_encoder, features), start
+
+    def _forward_known(
+        self, known: KnownEncoder, feature: Gaussian, start: StartLogits, labels: Labels
+    ) -> HotVAEOutput:
         """Tell the label branch a random part of the labels, and ask it for the others."""
         told, asked = hide_some(labels.repeat_interleave(self.n_members, dim=0))
-        logits = self.decoder(sample(feature, torch.randn_like(feature.mean)), feature.mask)
+        logits = self.decoder(sample(feature, torch.randn_like(feature.mean)), feature.mask) + start
         # What the features say is a fact to this branch, not a thing to bend: else being told would teach the encoder
         # to say less by itself.
         fixed = Gaussian(feature.mean.detach(), feature.log_variance.detach(), feature.mask)
         evidence = known(fixed, logits[-1].detach().sigmoid(), told)
         moved = evidence.move(fixed)
-        label_logits = self.decoder(sample(moved, torch.randn_like(moved.mean)), moved.mask) + evidence.logits
+        label_logits = self.decoder(sample(moved, torch.randn_like(moved.mean)), moved.mask) + evidence.logits + start
         return HotVAEOutput(Branch(feature, logits), Branch(evidence.move(feature), label_logits), asked)
 
     def predict(self, features: Tensor, noise: Float[Tensor, "draw 1 token latent"] | None = None) -> Probs:
@@ -182,10 +195,10 @@ class HotVAE(nn.Module):
         -------
         Tensor of shape (batch, label)
         """
-        posterior = encode(self.feature_encoder, features)
+        posterior, start = self.encode(features)
         if noise is None:
-            return member_mean(torch.sigmoid(self.decoder(posterior.mean, posterior.mask)[-1]), self.n_members)
-        draws = [self.decoder(sample(posterior, one), posterior.mask)[-1].sigmoid() for one in noise]
+            return member_mean(torch.sigmoid(self.decoder(posterior.mean, posterior.mask)[-1] + start), self.n_members)
+        draws = [(self.decoder(sample(posterior, one), posterior.mask)[-1] + start).sigmoid() for one in noise]
         return member_mean(torch.stack(draws).mean(0), self.n_members)
 
     def predict_given(self, features: Tensor, labels: Labels) -> Probs:
@@ -205,11 +218,11 @@ class HotVAE(nn.Module):
         """
         if not isinstance(self.label_encoder, KnownEncoder):
             raise ConfigError("given must go with a network trained for it; got conditional=False. Train it anew.")
-        posterior = encode(self.feature_encoder, features)
-        alone = self.decoder(posterior.mean, posterior.mask)[-1].sigmoid()
+        posterior, start = self.encode(features)
+        alone = (self.decoder(posterior.mean, posterior.mask)[-1] + start).sigmoid()
         told = labels.repeat_interleave(self.n_members, dim=0)
         evidence = self.label_encoder(posterior, alone, told)
-        together = self.decoder(evidence.move(posterior).mean, posterior.mask)[-1] + evidence.logits
+        together = self.decoder(evidence.move(posterior).mean, posterior.mask)[-1] + evidence.logits + start
         is_known = ~torch.isnan(labels)
         probs = member_mean(together.sigmoid(), self.n_members)
         probs = torch.where(is_known.any(-1, keepdim=True), probs, member_mean(alone, self.n_members))
@@ -254,11 +267,11 @@ class LabelBranch(nn.Module):
         network = self.network
         told, asked = hide_some(labels.repeat_interleave(network.n_members, dim=0))
         with torch.no_grad():
-            feature = encode(network.feature_encoder, features)
-            alone = network.decoder(feature.mean, feature.mask)[-1].sigmoid()
+            feature, start = network.encode(features)
+            alone = (network.decoder(feature.mean, feature.mask)[-1] + start).sigmoid()
         evidence = network.label_encoder(feature, alone, told)
         moved = evidence.move(feature)
-        return network.decoder(moved.mean, moved.mask)[-1] + evidence.logits, asked
+        return network.decoder(moved.mean, moved.mask)[-1] + evidence.logits + start, asked
 
     def predict(self, features: Tensor) -> Probs:
         """Probabilities without known labels."""
@@ -284,6 +297,8 @@ class PlainNet(nn.Module):
         Any encoder; by default a multi-layer perceptron.
     initial_logits : Tensor of shape (label,), optional
         Starting bias of the read-out.
+    starts : bool
+        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.start`).
 
     Examples
     --------
@@ -299,22 +314,26 @@ class PlainNet(nn.Module):
         config: NetConfig,
         feature_encoder: nn.Module | None = None,
         initial_logits: Float[Tensor, " label"] | None = None,
+        starts: bool = False,
     ) -> None:
         super().__init__()
         if feature_encoder is None:
             feature_encoder = make_encoder("mlp", n_features, config)
         self.feature_encoder = feature_encoder
         self.n_members: int = getattr(feature_encoder, "n_members", 1)
+        self.start = make_start(n_labels, starts)
         self.readout = nn.Linear(config.latent_width, n_labels)
-        if initial_logits is not None:
+        first = torch.zeros(n_labels) if starts else initial_logits
+        if first is not None:
             with torch.no_grad():
-                self.readout.bias.copy_(initial_logits)
+                self.readout.bias.copy_(first)
 
     def forward(self, features: Tensor) -> Float[Tensor, "batch label"]:
         """Logits of a batch; with an ensemble, those of the members of each row one after the other."""
-        posterior = encode(self.feature_encoder, features)
+        rows, start = apart(self.start, features, self.n_members)
+        posterior = encode(self.feature_encoder, rows)
         logits: Float[Tensor, "batch label"] = self.readout(token_mean(posterior.mean, posterior.mask))
-        return logits
+        return logits + start
 
     def predict(self, features: Tensor) -> Probs:
         """Probabilities of a batch."""

@@ -12,7 +12,11 @@ from hotvae.net.encoders import MLPEncoder, code_labels
 from hotvae.net.latent import Gaussian, sample
 from hotvae.net.perceptron import perceptron
 from hotvae.net.probit import ProbitHead, set_bias
+from hotvae.net.start import apart, make_start
 from hotvae.types import Features, Labels, Logits, Probs
+
+# The logistic curve is nearly a normal distribution function whose scores are this much smaller.
+_LOGITS_PER_SCORE = 1.702
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class MPVAENet(nn.Module):
         Share of units dropped after each hidden layer.
     initial_logits : Tensor of shape (label,), optional
         Logits of the prevalences.
+    starts : bool
+        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.start`).
 
     Examples
     --------
@@ -61,14 +67,16 @@ class MPVAENet(nn.Module):
         decoder_widths: Sequence[int],
         dropout: float = 0.0,
         initial_logits: Float[Tensor, " label"] | None = None,
+        starts: bool = False,
     ) -> None:
         super().__init__()
+        self.start = make_start(n_labels, starts)
         self.feature_encoder = MLPEncoder(n_features, encoder_widths, dim, dropout)
         self.label_encoder = MLPEncoder(n_features + n_labels, label_encoder_widths, dim, dropout)
         self.decoder = perceptron(n_features + dim, decoder_widths, n_labels, dropout)
         self.head = ProbitHead(n_labels, rank)
         if initial_logits is not None:
-            set_bias(self.decoder, ndtri(initial_logits.sigmoid()))
+            set_bias(self.decoder, ndtri((initial_logits * (not starts)).sigmoid()))
 
     def decode(self, features: Features, latent: Float[Tensor, "batch 1 dim"]) -> Logits:
         """Probit scores of a latent value and the features it belongs to."""
@@ -77,16 +85,19 @@ class MPVAENet(nn.Module):
 
     def forward(self, features: Features, labels: Labels) -> MPVAEOutput:
         """Encode both branches, sample each latent once, decode both."""
-        feature = self.feature_encoder(features)
-        label = self.label_encoder(torch.cat([features, code_labels(labels)], -1))
+        rows, start = apart(self.start, features)
+        feature = self.feature_encoder(rows)
+        label = self.label_encoder(torch.cat([rows, code_labels(labels)], -1))
         feature_scores, label_scores = (
-            self.decode(features, sample(branch, torch.randn_like(branch.mean))) for branch in (feature, label)
+            self.decode(rows, sample(branch, torch.randn_like(branch.mean))) + start / _LOGITS_PER_SCORE
+            for branch in (feature, label)
         )
         return MPVAEOutput(feature, label, feature_scores, label_scores)
 
     def scores(self, features: Features) -> Logits:
         """Probit scores at the latent mean of the feature branch."""
-        return self.decode(features, self.feature_encoder(features).mean)
+        rows, start = apart(self.start, features)
+        return self.decode(rows, self.feature_encoder(rows).mean) + start / _LOGITS_PER_SCORE
 
     def predict(self, features: Features) -> Probs:
         """Marginal probabilities of a batch, in closed form."""

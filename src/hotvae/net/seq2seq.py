@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from hotvae.net.attention import attend
 from hotvae.net.encoders import encode
 from hotvae.net.latent import Gaussian, token_mean
-from hotvae.types import Labels, PerSample, Probs
+from hotvae.net.start import apart, make_start
+from hotvae.types import Labels, PerSample, Probs, StartLogits
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,9 @@ class Seq2SeqNet(nn.Module):
     initial_logits : Tensor of shape (label,), optional
         Logits of the prevalences; they decide the order of the labels, frequent ones first, and what is said of sets
         that the search did not see.
+    starts : bool
+        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.start`): each label's counts
+        wherever it may be written next.
 
     Examples
     --------
@@ -81,9 +85,11 @@ class Seq2SeqNet(nn.Module):
         beam_width: int,
         dropout: float = 0.0,
         initial_logits: Float[Tensor, " label"] | None = None,
+        starts: bool = False,
     ) -> None:
         super().__init__()
         self.feature_encoder = feature_encoder
+        self.start_logits = make_start(n_labels, starts)
         self.n_labels = n_labels
         self.beam_width = beam_width
         self.start = nn.Linear(dim, decoder_dim)
@@ -106,33 +112,47 @@ class Seq2SeqNet(nn.Module):
         padded = torch.where(present, places, self.n_labels).sort(-1).values[:, : int(n_present.max())]
         edge = torch.full_like(n_present, self.n_labels).unsqueeze(-1)
         written, wanted = torch.cat([edge, padded], 1), torch.cat([padded, edge], 1)
-        tokens = encode(self.feature_encoder, features)
-        log_probs, _ = self.step(written, self._first_state(tokens), tokens)
+        rows, start = apart(self.start_logits, features)
+        tokens = encode(self.feature_encoder, rows)
+        log_probs, _ = self.step(written, self._first_state(tokens), tokens, self._in_order(start))
         chosen = log_probs.gather(-1, wanted.unsqueeze(-1)).squeeze(-1)
         counted = torch.arange(wanted.shape[1], device=labels.device) <= n_present.unsqueeze(-1)
         return -torch.where(counted, chosen, 0).sum(-1)
 
     def step(
-        self, written: Int[Tensor, "batch step"], state: Float[Tensor, "1 batch hidden"], tokens: Gaussian
+        self,
+        written: Int[Tensor, "batch step"],
+        state: Float[Tensor, "1 batch hidden"],
+        tokens: Gaussian,
+        start: Float[Tensor, "#row #choice"] | None = None,
     ) -> tuple[Float[Tensor, "batch step choice"], Float[Tensor, "1 batch hidden"]]:
         """Log-probabilities of what follows each written label, and the state after the last of them.
 
-        The beginning counts as written with number ``n_labels``; the last choice is the end.
+        The beginning counts as written with number ``n_labels``; the last choice is the end. ``start`` is added to the
+        logits of every choice.
         """
         hidden, state = self.recurrent(self.embedding(written), state)
         listen = None if tokens.mask is None else tokens.mask[:, None, None, :]
         heard = attend(self.query(hidden), tokens.mean, tokens.mean, 1, listen)
         logits = self.readout(self.dropout(torch.cat([hidden, heard], -1)))
+        if start is not None:
+            logits = logits + start.unsqueeze(1)
         earlier = torch.where(written == self.n_labels, -1, written).unsqueeze(-1)
         allowed = torch.arange(self.n_labels + 1, device=written.device) > earlier
         return logits.masked_fill(~allowed, -torch.inf).log_softmax(-1), state
+
+    def _in_order(self, start: StartLogits) -> Float[Tensor, "#row #choice"]:
+        """Turn logits of labels into those of choices: labels by their place in the order, and 0 for the end."""
+        return start if self.start_logits is None else nn.functional.pad(start[:, self.order], (0, 1))
 
     def _first_state(self, tokens: Gaussian) -> Float[Tensor, "1 batch hidden"]:
         return torch.tanh(self.start(token_mean(tokens.mean, tokens.mask))).unsqueeze(0)
 
     def search(self, features: Tensor) -> Beam:
         """Find probable label sets of each row by beam search."""
-        tokens = encode(self.feature_encoder, features)
+        rows, start = apart(self.start_logits, features, self.beam_width)
+        start = self._in_order(start)
+        tokens = encode(self.feature_encoder, rows)
         n_rows, width, end = len(tokens.mean), self.beam_width, self.n_labels
         device = tokens.mean.device
         row = torch.arange(n_rows, device=device).unsqueeze(-1)
@@ -147,7 +167,7 @@ class Seq2SeqNet(nn.Module):
         members = torch.zeros(n_rows, width, end + 1, dtype=torch.bool, device=device)
         ended = torch.zeros(n_rows, width, dtype=torch.bool, device=device)
         for _ in range(end + 1):
-            follow, new_state = self.step(last.reshape(-1, 1), state.reshape(1, n_rows * width, -1), wide)
+            follow, new_state = self.step(last.reshape(-1, 1), state.reshape(1, n_rows * width, -1), wide, start)
             follow = follow.unflatten(0, (n_rows, width)).squeeze(2)
             # A set that has ended stays as it is.
             follow = follow.masked_fill(ended.unsqueeze(-1), -torch.inf)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from hotvae.baselines.relevance import (
+from hotvae.errors import ConfigError
+from hotvae.relevance import (
     label_groups,
     label_rates,
     limited_threads,
@@ -16,7 +17,6 @@ from hotvae.baselines.relevance import (
     unit_rows,
     watch,
 )
-from hotvae.errors import ConfigError
 
 label_tables = hnp.arrays(
     np.float64, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.sampled_from([0, 1, np.nan])
