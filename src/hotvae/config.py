@@ -364,6 +364,9 @@ RECIPES: dict[str, dict[str, Any]] = {
         "direct_path": False,
         "direct_epochs": 0,
         "latent_dim": 0,
+        "landmarks": 0,
+        "latent_neighbours": 0,
+        "ridge_start": False,
         "average_decay": 0.0,
         "optimizer": "adam",
         "schedule": "constant",
@@ -374,8 +377,8 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 """Parameters of HOT-VAE by recipe: ours, the defaults; and what the paper trains with, as far as it says so.
 
-The paper's label branch is told all labels; there is no path around the decoder, no average of weights, plain Adam, and
-the epoch with the best macro F1 is kept."""
+The paper's label branch is told all labels; there is no path around the decoder, nothing learned from training rows but
+the network, no average of weights, plain Adam, and the epoch with the best macro F1 is kept."""
 
 
 def find_recipe(name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotvae.benchmark.cells import Parts, _row_values
-from hotvae.benchmark.experiments import EXPERIMENTS
+from hotvae.benchmark.experiments import EXPERIMENTS, Cell
 from hotvae.benchmark.paired import METRICS, compare, groups_of, pair_key, read_pairs, resampled_values, update_pairs
 from hotvae.benchmark.store import Store
 from hotvae.data.splits import Split
@@ -112,3 +112,46 @@ def test_groups__settings_changed_for_one_seed__only_the_newest_settings_are_ave
     found = groups_of(store, EXPERIMENTS["tables"])["ridge", "yeast", 0]
     assert [line["cell"]["seed"] for line in found] == [2]
     assert json.loads(json.dumps(found[0])) == newer
+
+
+def _store_of_seeds(folder, n_ours, n_rival, with_rows):
+    """Results of HOT-VAE and ridge on yeast whose rows are there for some fits only."""
+    store = Store(folder)
+    store.make_rows_folder()
+    rng = np.random.default_rng(0)
+    for model, n_seeds in (("hotvae", n_ours), ("ridge", n_rival)):
+        for seed in range(n_seeds):
+            fit = f"{model}{seed}"
+            cell = Cell("tables", model, model, "yeast", seed=seed)
+            store.append({"cell": cell.to_dict(), "status": "done", "fit": fit, "recipe": {}, "date": "2026-01-01"})
+            if fit in with_rows:
+                labels = rng.random((30, 4)) < 0.5
+                bits = {f"predicted_{name}": np.packbits(labels, axis=1) for name in METRICS[1:]}
+                rows = {"row": np.arange(30), "n_labels": np.array(4), "log_loss": rng.random(30)}
+                rows |= {"n_observed": np.full(30, 4), "positive": np.packbits(labels, axis=1)}
+                np.savez(store.rows_path(fit), **rows, **bits)
+    return store
+
+
+def test_update_pairs__rows_of_some_seeds_gone__compares_the_others_and_keeps_what_is_better(tmp_path):
+    key = pair_key("tables", "yeast", 0, "ridge")
+    store = _store_of_seeds(tmp_path, 3, 3, {"hotvae1", "hotvae2", "ridge1"})
+    update_pairs(store)
+    assert read_pairs(store)[key]["fits"] == [["hotvae1", "hotvae2"], ["ridge1"]]
+    for path in store.rows_folder.glob("*.npz"):
+        path.unlink()
+    assert update_pairs(store) is None  # kept, though nothing is left to repeat it with
+    more = _store_of_seeds(tmp_path, 3, 3, {"hotvae0", "hotvae1", "hotvae2", "ridge0", "ridge1"})
+    update_pairs(more)
+    assert read_pairs(more)[key]["fits"] == [["hotvae0", "hotvae1", "hotvae2"], ["ridge0", "ridge1"]]
+
+
+def test_update_pairs__settings_changed_and_no_rows__drops_what_was_compared_before(tmp_path):
+    key = pair_key("tables", "yeast", 0, "ridge")
+    store = _store_of_seeds(tmp_path, 1, 1, {"hotvae0", "ridge0"})
+    update_pairs(store)
+    assert key in read_pairs(store)
+    cell = Cell("tables", "ridge", "ridge", "yeast")
+    store.append({"cell": cell.to_dict(), "status": "done", "fit": "other", "recipe": {"a": 1}, "date": "2026-02-01"})
+    update_pairs(store)
+    assert key not in read_pairs(store)

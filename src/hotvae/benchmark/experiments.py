@@ -221,8 +221,13 @@ _ABLATION = (
     Variant("two heads", "hotvae", {"n_heads": 2}),
     Variant("no landmarks", "hotvae", {"landmarks": 0}, data=("yeast",)),
     Variant(
-        "no neighbours", "hotvae", {"latent_neighbours": 0}, title="no latent neighbours", data=("bbs_like_ebird100",)
+        "no neighbours",
+        "hotvae",
+        {"latent_neighbours": 0},
+        title="no latent neighbours",
+        data=("mirflickr_tags", "bbs_like_ebird100"),
     ),
+    Variant("no ridge start", "hotvae", {"ridge_start": False}, data=("mirflickr_tags",)),
     Variant("pre norm", "hotvae", {"norm": "pre"}),
     Variant("no direct path", "hotvae", {"direct_path": False, "direct_epochs": 0}),
     Variant("no direct epochs", "hotvae", {"direct_epochs": 0}),
@@ -256,7 +261,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "figure-layers",
             "Rounds of messages",
             tuple(Variant(f"{n} layers" if n > 1 else "1 layer", "hotvae", {"n_layers": n}) for n in range(1, 6)),
-            _splits(("virtual-3000-24", "yeast", "mirflickr_tags", "bbs_like_ebird100")),
+            _splits(("virtual-3000-24", "yeast", "mirflickr_tags")),
             {"": 3},
             ("multilabel", "conditional"),
         ),
@@ -281,7 +286,13 @@ EXPERIMENTS: dict[str, Experiment] = {
             _splits(TABLE_SETS),
             {"": 3},
         ),
-        Experiment("ablation", "What each part is worth", _ABLATION, _splits(("yeast", "bbs_like_ebird100")), {"": 3}),
+        Experiment(
+            "ablation",
+            "What each part is worth",
+            _ABLATION,
+            _splits(("yeast", "mirflickr_tags", "bbs_like_ebird100")),
+            {"bbs_like_ebird100": 1, "": 3},
+        ),
         Experiment(
             "communities",
             "Species communities",

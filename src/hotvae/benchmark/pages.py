@@ -110,8 +110,8 @@ def _benchmarks_page(store: Store, groups: Mapping[str, Groups], docs: Path) -> 
         "interval is of a single seed. Whether a model is ahead of another is decided by a paired bootstrap over test "
         "rows. Settings were chosen on validation rows and on rows held out of the training ones; while earlier "
         "defaults were tried out, test numbers of yeast, scene, bibtex and bbs_like_ebird100 were in sight (docs/adr). "
-        "Every network of a column reads rows in the same way, landmarks, coordinates and all; no model's settings "
-        "were searched for by machine.\n"
+        "Every network of a column reads rows in the same way, landmarks, neighbours, ridge start, coordinates "
+        "and all; no model's settings were searched for by machine.\n"
     )
     summary = "## In short\n\n" + "".join(f"* {sentence}\n" for sentence in short)
     return "\n".join([head, summary, *sections, _not_here()]), pictures

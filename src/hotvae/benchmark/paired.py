@@ -201,7 +201,8 @@ def update_pairs(store: Store, experiments: Sequence[Experiment] = tuple(EXPERIM
     Returns
     -------
     Path or None
-        The file, if anything was new. A comparison whose cells have not changed is kept as it is.
+        The file, if anything was new. A comparison whose cells have not changed is kept as it is, one of cells with
+        other settings is dropped; seeds whose rows are gone do not count in a new one.
 
     Examples
     --------
@@ -216,19 +217,25 @@ def update_pairs(store: Store, experiments: Sequence[Experiment] = tuple(EXPERIM
         first = experiment.variants[0].name
         for data, split in dict.fromkeys((data, split) for _, data, split in groups):
             ours = groups.get((first, data, split), [])
-            loaded: dict[str, tuple[bytes, Values] | None] = {}
+            loaded: dict[str, tuple[bytes, Values]] = {}
             for variant in experiment.variants[1:]:
                 rival = groups.get((variant.name, data, split), [])
-                fits = [[line["fit"] for line in side] for side in (ours, rival)]
                 key = pair_key(experiment.name, data, split, variant.name)
-                if not ours or not rival or pairs.get(key, {}).get("fits") == fits:
+                fits = [[line["fit"] for line in side] for side in (ours, rival)]
+                before = pairs.get(key, {"fits": [[], []]})["fits"]
+                if not all(set(old) <= set(now) for old, now in zip(before, fits, strict=True)):
+                    del pairs[key]  # of other settings: it says nothing of what the page shows
+                    before, is_new = [[], []], True
+                if before == fits or not all(fits):
                     continue
-                sides = [_load_side(store, side, loaded) for side in (ours, rival)]
-                if any(side is None for side in sides):
+                # Rows are not kept for ever: seeds of an earlier run may be without.
+                there = [_loaded_fits(store, side, loaded) for side in (ours, rival)]
+                sizes = [[len(side) for side in sides] for sides in (before, there)]
+                if sizes[0] == sizes[1] or not all(0 < n >= n_before for n_before, n in zip(*sizes, strict=True)):
                     continue
-                found = compare(sides[0] or [], sides[1] or [])
+                found = compare(*([loaded[fit] for fit in side] for side in there))
                 if found:
-                    pairs[key] = {"fits": fits, "metrics": found}
+                    pairs[key] = {"fits": there, "metrics": found}
                     is_new = True
     if not is_new:
         return None
@@ -242,20 +249,17 @@ def update_pairs(store: Store, experiments: Sequence[Experiment] = tuple(EXPERIM
     return path
 
 
-def _load_side(
-    store: Store, lines: Sequence[Mapping[str, Any]], loaded: dict[str, tuple[bytes, Values] | None]
-) -> list[tuple[bytes, Values]] | None:
-    for line in lines:
-        if line["fit"] not in loaded:
-            path = store.rows_path(line["fit"])
-            if not path.exists():
-                loaded[line["fit"]] = None
-                continue
+def _loaded_fits(
+    store: Store, lines: Sequence[Mapping[str, Any]], loaded: dict[str, tuple[bytes, Values]]
+) -> list[str]:
+    """Load the values of single rows, where they are there, and say of which fits they are."""
+    for fit in (line["fit"] for line in lines):
+        path = store.rows_path(fit)
+        if fit not in loaded and path.exists():
             with np.load(path, allow_pickle=False) as file:
                 rows = {name: file[name] for name in file.files}
-            loaded[line["fit"]] = (rows["row"].tobytes(), resampled_values(rows))
-    found = [loaded[line["fit"]] for line in lines]
-    return None if any(values is None for values in found) else [values for values in found if values is not None]
+            loaded[fit] = (rows["row"].tobytes(), resampled_values(rows))
+    return [line["fit"] for line in lines if line["fit"] in loaded]
 
 
 def groups_of(store: Store, experiment: Experiment) -> dict[tuple[str, str, int], list[dict[str, Any]]]:
