@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 from hotvae.data.scaling import FeatureScaler
+from hotvae.data.text import BagOfWords
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError
 
 MIXED = pd.DataFrame(
@@ -81,6 +82,13 @@ def test_scaler__csr__divided_by_largest_magnitude_and_still_csr():
     shuffled = pd.DataFrame({"c": [5.0], "b": [8.0], "a": [1.0]})
     np.testing.assert_array_equal(scaler.transform(shuffled).toarray(), [[0.5, 2, 5]])
     np.testing.assert_array_equal(FeatureScaler("none").fit(matrix).transform(matrix).toarray(), matrix.toarray())
+
+
+def test_scaler__weighted_words__keep_their_weights():
+    """A model that reads a table of words is shown what one that reads texts is: rare words are not made loud."""
+    texts = ["wet meadow by the wet road", "dry rock by the road", "wet bog", "dry slope by the bog"]
+    table = BagOfWords(min_word_count=1).fit(texts).transform(texts, dtype=np.float64)
+    np.testing.assert_array_equal(FeatureScaler().fit(table).transform(table, np.float64).toarray(), table.toarray())
 
 
 def test_scaler__fitted_dense_given_csr__same_as_dense():

@@ -45,7 +45,8 @@ class FeatureScaler:
       indicator column, and each column is scaled by ``method``.
     * Booleans are the numbers 0 and 1.
     * Categories are one-hot coded in sorted order; "missing" is a level where training rows had it.
-    * Sparse arrays stay sparse: columns are divided by their largest absolute value, never centred.
+    * Sparse arrays stay sparse: columns are divided by their largest absolute value where it is above 1, never centred.
+      Words that were weighted by their rarity keep their weights.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ class FeatureScaler:
           between 257 knots; beyond the training values the score stays that of the nearest one.
         * ``"none"``: left as they are.
 
-        For sparse arrays all but ``"none"`` divide by the largest absolute value.
+        For sparse arrays all but ``"none"`` divide by the largest absolute value above 1.
     clamp : bool
         Take numbers beyond those of training as the nearest one of training, as trees do; without it a network
         follows a straight line there. Dense tables only.
@@ -221,7 +222,8 @@ class FeatureScaler:
             n_columns = int(table.shape[1])
             largest = np.asarray(abs(table).max(axis=0).toarray(), dtype=np.float64).ravel()
             self._median, self._center = np.zeros(n_columns), np.zeros(n_columns)
-            self._scale = np.where((largest == 0) | (self.method == "none"), 1.0, largest)
+            # Values within 1 stay: to stretch rare, weak words to the size of strong ones would undo their weights.
+            self._scale = np.ones(n_columns) if self.method == "none" else np.maximum(largest, 1.0)
             self._had_missing = np.zeros(n_columns, dtype=bool)
         return self
 
