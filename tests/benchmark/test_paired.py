@@ -114,15 +114,15 @@ def test_groups__settings_changed_for_one_seed__only_the_newest_settings_are_ave
     assert json.loads(json.dumps(found[0])) == newer
 
 
-def _store_of_seeds(folder, n_ours, n_rival, with_rows):
-    """Results of HOT-VAE and ridge on yeast whose rows are there for some fits only."""
+def _store_of_seeds(folder, n_ours, n_rival, with_rows, data="yeast"):
+    """Results of HOT-VAE and ridge on a set whose rows are there for some fits only."""
     store = Store(folder)
     store.make_rows_folder()
     rng = np.random.default_rng(0)
     for model, n_seeds in (("hotvae", n_ours), ("ridge", n_rival)):
         for seed in range(n_seeds):
             fit = f"{model}{seed}"
-            cell = Cell("tables", model, model, "yeast", seed=seed)
+            cell = Cell("tables", model, model, data, seed=seed)
             store.append({"cell": cell.to_dict(), "status": "done", "fit": fit, "recipe": {}, "date": "2026-01-01"})
             if fit in with_rows:
                 labels = rng.random((30, 4)) < 0.5
@@ -137,13 +137,21 @@ def test_update_pairs__rows_of_some_seeds_gone__compares_the_others_and_keeps_wh
     key = pair_key("tables", "yeast", 0, "ridge")
     store = _store_of_seeds(tmp_path, 3, 3, {"hotvae1", "hotvae2", "ridge1"})
     update_pairs(store)
-    assert read_pairs(store)[key]["fits"] == [["hotvae1", "hotvae2"], ["ridge1"]]
+    assert read_pairs(store)[key]["fits"] == [["hotvae1"], ["ridge1"]]
     for path in store.rows_folder.glob("*.npz"):
         path.unlink()
     assert update_pairs(store) is None  # kept, though nothing is left to repeat it with
     more = _store_of_seeds(tmp_path, 3, 3, {"hotvae0", "hotvae1", "hotvae2", "ridge0", "ridge1"})
     update_pairs(more)
-    assert read_pairs(more)[key]["fits"] == [["hotvae0", "hotvae1", "hotvae2"], ["ridge0", "ridge1"]]
+    assert read_pairs(more)[key]["fits"] == [["hotvae0", "hotvae1"], ["ridge0", "ridge1"]]
+
+
+def test_update_pairs__fewer_seeds_of_a_rival__compares_those_it_has_unless_more_say_nothing(tmp_path):
+    """On yeast validation rows are drawn with the seed; on mirflickr_tags ridge has one seed, as all are the same."""
+    for data, fits in (("yeast", [["hotvae0"], ["ridge0"]]), ("mirflickr_tags", [["hotvae0", "hotvae1"], ["ridge0"]])):
+        store = _store_of_seeds(tmp_path / data, 2, 1, {"hotvae0", "hotvae1", "ridge0"}, data)
+        update_pairs(store)
+        assert read_pairs(store)[pair_key("tables", data, 0, "ridge")]["fits"] == fits
 
 
 def test_update_pairs__settings_changed_and_no_rows__drops_what_was_compared_before(tmp_path):

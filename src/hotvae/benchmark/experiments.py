@@ -162,10 +162,11 @@ class Experiment:
             for seed in range(n_seeds)
             for data, split in self.data
             for variant in self.variants
-            if seed < self._n_seeds(data, variant) and (not variant.data or data in variant.data)
+            if seed < self.n_seeds(data, variant) and (not variant.data or data in variant.data)
         ]
 
-    def _n_seeds(self, data: str, variant: Variant) -> int:
+    def n_seeds(self, data: str, variant: Variant) -> int:
+        """Say how many seeds a variant has on a set: fewer where chance has little or no part."""
         n_seeds = self.seeds.get(data, self.seeds[""])
         if data in _FIXED_SPLITS and variant.model in _NO_CHANCE:
             return 1

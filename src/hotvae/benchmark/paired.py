@@ -202,7 +202,8 @@ def update_pairs(store: Store, experiments: Sequence[Experiment] = tuple(EXPERIM
     -------
     Path or None
         The file, if anything was new. A comparison whose cells have not changed is kept as it is, one of cells with
-        other settings is dropped; seeds whose rows are gone do not count in a new one.
+        other settings is dropped. Seeds whose rows are gone, and seeds that the rival has yet to run, do not count in a
+        new one.
 
     Examples
     --------
@@ -216,12 +217,13 @@ def update_pairs(store: Store, experiments: Sequence[Experiment] = tuple(EXPERIM
         groups = groups_of(store, experiment)
         first = experiment.variants[0].name
         for data, split in dict.fromkeys((data, split) for _, data, split in groups):
-            ours = groups.get((first, data, split), [])
             loaded: dict[str, tuple[bytes, Values]] = {}
             for variant in experiment.variants[1:]:
-                rival = groups.get((variant.name, data, split), [])
+                # A seed that only one of them has, has no partner, unless a model has fewer seeds on purpose.
+                by_seed = experiment.n_seeds(data, variant) == experiment.n_seeds(data, experiment.variants[0])
+                sides = _matched([groups.get((name, data, split), []) for name in (first, variant.name)], by_seed)
+                fits = [[line["fit"] for line in side] for side in sides]
                 key = pair_key(experiment.name, data, split, variant.name)
-                fits = [[line["fit"] for line in side] for side in (ours, rival)]
                 before = pairs.get(key, {"fits": [[], []]})["fits"]
                 if not all(set(old) <= set(now) for old, now in zip(before, fits, strict=True)):
                     del pairs[key]  # of other settings: it says nothing of what the page shows
@@ -229,13 +231,13 @@ def update_pairs(store: Store, experiments: Sequence[Experiment] = tuple(EXPERIM
                 if before == fits or not all(fits):
                     continue
                 # Rows are not kept for ever: seeds of an earlier run may be without.
-                there = [_loaded_fits(store, side, loaded) for side in (ours, rival)]
-                sizes = [[len(side) for side in sides] for sides in (before, there)]
+                there = _matched([_with_rows(store, side, loaded) for side in sides], by_seed)
+                sizes = [[len(side) for side in both] for both in (before, there)]
                 if sizes[0] == sizes[1] or not all(0 < n >= n_before for n_before, n in zip(*sizes, strict=True)):
                     continue
-                found = compare(*([loaded[fit] for fit in side] for side in there))
+                found = compare(*([loaded[line["fit"]] for line in side] for side in there))
                 if found:
-                    pairs[key] = {"fits": there, "metrics": found}
+                    pairs[key] = {"fits": [[line["fit"] for line in side] for side in there], "metrics": found}
                     is_new = True
     if not is_new:
         return None
@@ -249,17 +251,23 @@ def update_pairs(store: Store, experiments: Sequence[Experiment] = tuple(EXPERIM
     return path
 
 
-def _loaded_fits(
-    store: Store, lines: Sequence[Mapping[str, Any]], loaded: dict[str, tuple[bytes, Values]]
-) -> list[str]:
-    """Load the values of single rows, where they are there, and say of which fits they are."""
+def _matched(sides: Sequence[list[dict[str, Any]]], by_seed: bool) -> list[list[dict[str, Any]]]:
+    """Keep the seeds that both sides have, where ``by_seed`` says so."""
+    shared = set.intersection(*({line["cell"]["seed"] for line in side} for side in sides))
+    return [[line for line in side if not by_seed or line["cell"]["seed"] in shared] for side in sides]
+
+
+def _with_rows(
+    store: Store, lines: Sequence[dict[str, Any]], loaded: dict[str, tuple[bytes, Values]]
+) -> list[dict[str, Any]]:
+    """Load the values of single rows, and return the results for which they are there."""
     for fit in (line["fit"] for line in lines):
         path = store.rows_path(fit)
         if fit not in loaded and path.exists():
             with np.load(path, allow_pickle=False) as file:
                 rows = {name: file[name] for name in file.files}
             loaded[fit] = (rows["row"].tobytes(), resampled_values(rows))
-    return [line["fit"] for line in lines if line["fit"] in loaded]
+    return [line for line in lines if line["fit"] in loaded]
 
 
 def groups_of(store: Store, experiment: Experiment) -> dict[tuple[str, str, int], list[dict[str, Any]]]:
