@@ -1,7 +1,9 @@
 """One cell: which settings it gets, which rows it sees, what it measures."""
 
 import os
+import tomllib
 from dataclasses import fields
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from hotvae.data.dataset import Dataset
 from hotvae.data.splits import split_dataset
 from hotvae.data.synthetic import virtual_region
 from hotvae.errors import ConfigError, DataError
+from hotvae.estimator import HotVAEClassifier
 from hotvae.metrics import MEASURES, log_loss, macro_f1
 from hotvae.models import CLASSIFIERS
 from hotvae.thresholds import apply_thresholds, tune_thresholds
@@ -43,8 +46,16 @@ def named(monkeypatch, tmp_path):
 
 def test_recipe__hotvae__whole_preset():
     recipe = recipe_of(Cell("tables", "hotvae", "hotvae", "bibtex"))
-    assert recipe.parameters["direct_epochs"] == 27
-    assert recipe.parameters["kl_weight"] == 0.0
+    file = resources.files("hotvae") / "presets" / "bibtex.toml"
+    told = tomllib.loads(file.read_text(encoding="utf-8"))
+    assert {"direct_epochs", "kl_weight", "ridge_start"} <= set(told)
+    assert {name: recipe.to_dict().get(name, HotVAEClassifier().get_params()[name]) for name in told} == told
+
+
+def test_recipe__start_from_a_ridge__is_every_networks_or_nobodys():
+    for data in ("bibtex", "reuters", "mirflickr_tags"):
+        for model in ("hotvae", "plain", "mpvae", "lamp", "seq2seq", "c2ae"):
+            assert recipe_of(Cell("tables", model, model, data)).parameters["ridge_start"], (data, model)
 
 
 def test_recipe__rival__how_rows_are_read_but_nothing_of_hotvae_itself():
