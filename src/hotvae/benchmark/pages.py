@@ -109,7 +109,7 @@ def _benchmarks_page(store: Store, groups: Mapping[str, Groups], docs: Path) -> 
         "test rows themselves and is shown apart. Values are means over seeds with 95 % intervals; one without an "
         "interval is of a single seed. Whether a model is ahead of another is decided by a paired bootstrap over test "
         "rows. Settings were chosen on validation rows and on rows held out of the training ones; while earlier "
-        "defaults were tried out, test numbers of yeast, scene, bibtex and bbs_like_ebird100 were in sight (docs/adr). "
+        "defaults were tried out, test numbers of every set but sider were in sight (docs/adr). "
         "Every network of a column reads rows in the same way, landmarks, neighbours, ridge start, coordinates "
         "and all; no model's settings were searched for by machine.\n"
     )
