@@ -190,6 +190,8 @@ class HotVAEClassifier(JointClassifier):
         The trained network.
     history_ : History
         One record per epoch.
+    start_ : RidgeLogits or None
+        The ridge that logits of rows start from; None without ``ridge_start``.
     memory_ : NeighbourMemory or None
         Places and labels of training rows, where latent neighbours have a share in predictions.
     thresholds_ : dict
