@@ -125,6 +125,7 @@ def _without_folders(arguments: list[str]) -> str:
 
 
 def _tune(
+    context: typer.Context,
     data: Annotated[str, typer.Argument(metavar="DATA", help="Named data set; see: hotvae data list.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where the best settings go: a .toml file.")],
     model: Annotated[str, typer.Option(metavar="KIND", help="Short name of a model (hotvae models).")] = "hotvae",
@@ -159,7 +160,7 @@ def _tune(
     except KeyboardInterrupt:
         print(f"interrupted; the same command goes on from {kept}", file=sys.stderr)
         raise typer.Exit(130) from None
-    write_preset(out, found)
+    write_preset(out, found, _without_folders(["hotvae", *(context.obj or [])]))
     print(f"{found.n_complete} trials finished, {found.n_pruned} pruned, {found.n_failed} failed")
     print(f"best {metric} on the validation rows: {found.value:.4f}")
     for name, value in found.settings.items():

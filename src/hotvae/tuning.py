@@ -354,7 +354,7 @@ def found_in(study: Study, task: Search, reason: str = "") -> Found:
     return Found(task, settings, float(best.value), n_complete, n_pruned, n_failed, seconds)
 
 
-def write_preset(path: str | os.PathLike[str], found: Found) -> None:
+def write_preset(path: str | os.PathLike[str], found: Found, command: str | None = None) -> None:
     """Write the best settings as a preset, whole or not at all.
 
     Parameters
@@ -363,6 +363,8 @@ def write_preset(path: str | os.PathLike[str], found: Found) -> None:
         A .toml file; an older one is replaced.
     found : Found
         From :func:`search`.
+    command : str, optional
+        What repeats the search; it stands in the file.
 
     Raises
     ------
@@ -388,6 +390,8 @@ def write_preset(path: str | os.PathLike[str], found: Found) -> None:
         f"# {found.n_complete} trials finished, {found.n_pruned} were ended early; "
         f"{duration_words(found.seconds)} in all.",
     ]
+    if command:
+        lines.append(f"# {command}")
     lines += [f"{name} = {json.dumps(value)}" for name, value in found.settings.items() if value is not None]
     write_text(path, "\n".join(lines) + "\n")
 

@@ -1,9 +1,11 @@
 """One cell: which settings it gets, which rows it sees, what it measures."""
 
 import os
+import re
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import torch
 
 from hotvae.benchmark import cells
 from hotvae.benchmark.cells import VARIANTS, printed_ranking, read_parts, recipe_of, run_cell
-from hotvae.benchmark.experiments import EXPERIMENTS, Cell
+from hotvae.benchmark.experiments import EXPERIMENTS, TUNED, Cell, searched_sets
 from hotvae.classifier import LabelClassifier
 from hotvae.config import FrontConfig
 from hotvae.data.catalog import CatalogData, catalog_names, describe
@@ -23,7 +25,9 @@ from hotvae.estimator import HotVAEClassifier
 from hotvae.metrics import MEASURES, log_loss, macro_f1
 from hotvae.models import CLASSIFIERS
 from hotvae.thresholds import apply_thresholds, tune_thresholds
+from hotvae.tuning import SPACES
 
+PRESETS = Path(str(resources.files("hotvae"))) / "presets"
 TINY = {"max_epochs": 1, "encoder_widths": [8], "dim": 8, "n_heads": 2, "feedforward_dim": 8}
 
 
@@ -96,12 +100,27 @@ def test_recipe__settings_of_the_cell__win_over_the_preset():
     assert recipe_of(Cell("f", "3 layers", "hotvae", "bibtex", settings={"n_layers": 3})).parameters["n_layers"] == 3
 
 
-def test_recipe__tuned_file__between_preset_and_cell(tmp_path, monkeypatch):
+def test_recipe__tuned_file__stands_in_the_place_of_the_preset(tmp_path, monkeypatch):
+    """A search writes all settings down: what the preset of HOT-VAE says later is not the rival's."""
     monkeypatch.setattr(cells, "TUNED", tmp_path)
     (tmp_path / "bibtex.mpvae.toml").write_text("kl_weight = 0.25\nencoder_dropout = 0.5\n")
-    assert recipe_of(Cell("tables", "mpvae", "mpvae", "bibtex")).parameters["kl_weight"] == 0.25
-    told = recipe_of(Cell("tables", "mpvae", "mpvae", "bibtex", settings={"encoder_dropout": 0.1}))
-    assert told.parameters["encoder_dropout"] == 0.1
+    cell = Cell("tables", "mpvae", "mpvae", "bibtex")
+    assert recipe_of(cell).parameters == {"kl_weight": 0.25, "encoder_dropout": 0.5}
+    told = recipe_of(replace(cell, settings={"encoder_dropout": 0.1})).parameters
+    assert told == {"kl_weight": 0.25, "encoder_dropout": 0.1}
+
+
+def test_tuned__every_searched_set__all_models_had_the_same_budget():
+    """The command of a search stands in its file; HOT-VAE's file is the preset."""
+    for data in searched_sets():
+        commands = {}
+        for model in SPACES:
+            path = TUNED / f"{data}.{model}.toml" if model != "hotvae" else PRESETS / f"{data}.toml"
+            words = re.search(r"^# hotvae tune (.*)$", path.read_text(), re.MULTILINE)[1].split()
+            assert words[words.index("--out") + 1] == path.name
+            commands[model] = [word for word in words if word not in ("--model", model, path.name)]
+        assert all(command == commands["hotvae"] for command in commands.values())
+        assert "--budget" in commands["hotvae"]
 
 
 def test_recipe__unknown_setting__variant_named():

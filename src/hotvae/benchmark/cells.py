@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hotvae.benchmark.experiments import Cell
+from hotvae.benchmark.experiments import TUNED, Cell
 from hotvae.classifier import LabelClassifier
 from hotvae.data.catalog import describe, load
 from hotvae.data.dataset import Dataset
@@ -47,9 +47,6 @@ Result = TypeVar("Result")
 
 PAIRED_METRICS = ("example_f1", "micro_f1", "macro_f1", "hamming_accuracy")
 """Measures of predictions whose rows are kept for paired tests."""
-
-TUNED = Path(__file__).with_name("tuned")
-"""Settings that a search chose for a rival: ``DATA.MODEL.toml``."""
 
 # A preset is HOT-VAE's; of it, a rival takes how rows are read and how its own perceptron is shaped.
 _SHARED = (
@@ -237,7 +234,7 @@ class Recipe:
 
 
 def recipe_of(cell: Cell) -> Recipe:
-    """Join the preset of the set, what a search chose, and what the cell changes.
+    """Join the preset of the set, or what a search chose in its place, with what the cell changes.
 
     Parameters
     ----------
@@ -264,14 +261,16 @@ def recipe_of(cell: Cell) -> Recipe:
     known = cls().get_params(deep=False)
     preset_name = PRESET_OF.get(cell.data, cell.data)
     preset = {ALIASES.get(name, name): value for name, value in read_preset(preset_name, known).items()}
-    if not issubclass(cls, HotVAEClassifier):
+    tuned_file = TUNED / f"{cell.data}.{cell.model}.toml"
+    tuned = read_settings(tuned_file) if tuned_file.is_file() else {}
+    if tuned:
+        preset = {}  # a search wrote down all settings; what HOT-VAE's own search changed since is not this model's
+    elif not issubclass(cls, HotVAEClassifier):
         kept = (*_SHARED, *_AT_LEAST, *OPTIONS, *(("learning_rate", "batch_size") if cell.model == "plain" else ()))
         if _features_of(cell.data) in ("text", "smiles"):
             kept = (*kept, "encoder")
         preset = {name: value for name, value in preset.items() if name in kept}
         preset |= {name: max(preset[name], known[name]) for name in _AT_LEAST if name in preset}
-    tuned_file = TUNED / f"{cell.data}.{cell.model}.toml"
-    tuned = read_settings(tuned_file) if tuned_file.is_file() else {}
     own = dict(cell.settings)
     smoke = {name: value for name, value in own.pop("smoke", {}).items() if name in known}
     graph = own.pop("graph", None)

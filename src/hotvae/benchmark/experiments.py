@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from hotvae.config import RECIPES
@@ -27,6 +28,9 @@ _FIXED_SPLITS = ("mirflickr_tags", "bbs_like_ebird100")
 # Sets whose test rows are drawn with the seed: models with fewer seeds would be compared on other rows.
 _DRAWN_TEST_ROWS = ("bbs_clark2003_2009",)
 _NO_CHANCE = ("mlknn", "ridge", "kernel_ridge", "logistic", "prevalence")
+
+TUNED = Path(__file__).with_name("tuned")
+"""Settings that a search chose for a rival: ``DATA.MODEL.toml``. What it chose for HOT-VAE is the preset of the set."""
 
 
 @dataclass(frozen=True)
@@ -395,6 +399,22 @@ def select(cells: Iterable[Cell], only: Sequence[str]) -> list[Cell]:
         # A variant that is called as its model stands in two fields; the wider one is meant.
         fields.setdefault(max(places), set()).add(word)
     return [cell for cell in everything if all(cell.words[place] in words for place, words in fields.items())]
+
+
+def searched_sets() -> tuple[str, ...]:
+    """Name the sets on which settings were searched for by machine.
+
+    Returns
+    -------
+    tuple of str
+        Sets with a file in :data:`TUNED`.
+
+    Examples
+    --------
+    >>> "virtual-3000-24" in searched_sets()
+    False
+    """
+    return tuple(sorted({path.name.partition(".")[0] for path in TUNED.glob("*.toml")}))
 
 
 def fingerprint(values: Any) -> str:
