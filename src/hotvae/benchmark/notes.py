@@ -26,7 +26,7 @@ def cost_note(store: Store, experiment: Experiment) -> str:
     >>> import tempfile
     >>> from hotvae.benchmark.experiments import EXPERIMENTS
     >>> print(cost_note(Store(tempfile.mkdtemp()), EXPERIMENTS["table-prior"]).splitlines()[0])
-    Repeat: `hotvae benchmark table-prior`. 0 of 42 cells are here; ...
+    Repeat: `hotvae benchmark table-prior`. 0 of 26 cells are here; ...
     """
     latest = store.latest(experiment.name)
     declared = {cell.place for cell in experiment.cells()}

@@ -177,13 +177,12 @@ def _tables(groups: Groups, pairs: Mapping[str, Any]) -> tuple[list[str], str]:
     if any(each is not None for each in verdicts.values()):
         rows = []
         for rival in titles:
-            counts = [
-                "/".join(map(str, counted(verdicts.get((rival, data, metric)) for metric in TABLE_METRICS)))
-                for data, _ in sets
-            ]
+            counts = [counted(verdicts.get((rival, data, metric)) for metric in TABLE_METRICS) for data, _ in sets]
             total = counted(each for (name, _, _), each in verdicts.items() if name == rival)
             if sum(total):
-                rows.append([titles[rival], *counts, "/".join(map(str, total))])
+                rows.append(
+                    [titles[rival], *("/".join(map(str, each)) if sum(each) else "–" for each in (*counts, total))]
+                )
         parts.append(
             f"**Wins/ties/losses of {titles.get(first, first)}**, over ebF1, miF1, maF1 and HA\n\n"
             + markdown_table(["against", *(marked[data] for data, _ in sets), "all"], rows)
@@ -251,23 +250,45 @@ def _table_sentences(
             told, mean = printed(metric, data, first), metric_mean(groups.get((first, data, split), []), metric)
             if told is not None and mean is not None:
                 reached = mean.value + (mean.half or 0.0) >= told
-                (above if reached else below).append(f"{name} on {data} ({mean.value:.3f}, paper {told:.3f})")
+                digits = 4 if f"{mean.value:.3f}" == f"{told:.3f}" else 3
+                ours, theirs = f"{mean.value:.{digits}f}", f"{told:.{digits}f}"
+                (above if reached else below).append(f"{name} on {data} ({ours}, paper {theirs})")
     if above or below:
         n_all = len(above) + len(below)
         sentences.append(
             f"{len(above)} of {n_all} of the paper's numbers for its own model are reached within the interval, under "
             "the honest protocol." + (f" Not reached: {joined(below)}." if below else "")
         )
-    behind = [
-        f"{TABLE_METRICS[metric]} on {data} ({titles[rival]})"
-        for (rival, data, metric), each in verdicts.items()
-        if each == -1
-    ]
+    behind = []
+    for data, _ in sets:
+        ahead = {
+            titles[rival]: joined([TABLE_METRICS[metric] for metric in TABLE_METRICS if metric in lost])
+            for rival in titles
+            if (lost := {metric for metric in TABLE_METRICS if verdicts.get((rival, data, metric)) == -1})
+        }
+        if ahead:
+            behind.append(f"on {data} behind {joined([f'{rival} ({names})' for rival, names in ahead.items()])}")
     if behind:
-        sentences.append(f"Significantly behind: {joined(behind)}.")
+        sentences.append(f"Significant losses: {'; '.join(behind)}.")
     elif wins + ties:
         sentences.append("No rival is significantly ahead on any cell.")
+    plain = counted(each for (rival, _, _), each in verdicts.items() if rival == "plain")
+    ratios = [
+        own.value / without.value
+        for place in sets
+        if (own := _fit_seconds(groups, first, place)) and (without := _fit_seconds(groups, "plain", place))
+    ]
+    if sum(plain) and ratios:
+        sentences.append(
+            f"What the label decoder is worth (against the same encoder without it): {plural(plain[0], 'win')}, "
+            f"{plural(plain[1], 'tie')}, {plain[2]} {'loss' if plain[2] == 1 else 'losses'}, for {min(ratios):.1f} to "
+            f"{max(ratios):.1f} times the processor time of a fit."
+        )
     return sentences
+
+
+def _fit_seconds(groups: Groups, name: str, place: tuple[str, int]) -> Mean | None:
+    return mean_of(line["fit_seconds"]["cpu"] for line in groups.get((name, *place), []))
 
 
 def _costs(
@@ -278,7 +299,7 @@ def _costs(
         cells = []
         for place in sets:
             lines = groups.get((name, *place), [])
-            seconds = mean_of(line["fit_seconds"]["cpu"] for line in lines)
+            seconds = _fit_seconds(groups, name, place)
             memory = mean_of(line.get("peak_memory_gb") for line in lines)
             cells.append(
                 "–"
@@ -428,11 +449,14 @@ def _ablation(groups: Groups, pairs: Mapping[str, Any]) -> tuple[list[str], str]
         "F1 rises (`+`) or the log loss falls (`-`).\n"
     ]
     sentences = []
+    restricted = {variant.name: variant.data for variant in experiment.variants}
     for data, split in sets:
         rows: list[list[str]] = []
         hurts: list[str] = []
         helps: list[str] = []
         for name, title in titles.items():
+            if restricted[name] and data not in restricted[name]:
+                continue
             lines = groups.get((name, data, split), [])
             row = [title]
             for metric, digits in (("macro_f1", 3), ("micro_f1", 3), ("log_loss", 4)):
