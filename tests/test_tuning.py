@@ -1,5 +1,6 @@
 """The search: only validation rows, resumable, pruned, in processes of its own, a preset at the end."""
 
+import re
 import sys
 import time
 
@@ -16,9 +17,10 @@ from hotvae.data.dataset import Dataset
 from hotvae.data.splits import split_dataset
 from hotvae.data.synthetic import virtual_region
 from hotvae.errors import ConfigError
+from hotvae.metrics import log_loss
 from hotvae.models import CLASSIFIERS
 from hotvae.settings import read_settings, train_settings
-from hotvae.tuning import SPACES, Choices, Found, Search, found_in, run_trials, search, write_preset
+from hotvae.tuning import SPACES, Choices, Found, Search, found_in, look_again, run_trials, search, write_preset
 
 LATER = 1e6
 
@@ -142,12 +144,98 @@ def test_search__in_a_process__finds_settings_and_they_train(tmp_path, capsys):
     out = tmp_path / "best.toml"
     said = ["tune", "virtual-80-4", "--model", "mlknn", "--budget", "10m", "--trials", "4", "--out", str(out)]
     assert main(said) == 0
-    assert "4 trials finished, 0 pruned, 0 failed" in capsys.readouterr().out
+    said_in_the_end = capsys.readouterr().out
+    assert "4 trials finished, 0 pruned, 0 failed" in said_in_the_end
+    assert re.search(r"on other validation rows, .*: 0\.\d{4}; the first trial, the preset: 0\.\d{4}", said_in_the_end)
+    assert re.search(r"^# hotvae tune virtual-80-4 .* --out best.toml$", out.read_text(), re.MULTILINE)
     values = read_settings(out)
     known = CLASSIFIERS["mlknn"]().get_params()
     settings = train_settings(known, ("preset", values))
     CLASSIFIERS["mlknn"](**settings.parameters)
     assert (tmp_path / "best.journal").exists()
+
+
+# --- the second look -------------------------------------------------------------------------------------
+
+
+def finished(study, value, **settings):
+    trial = optuna.trial.create_trial(value=value, user_attrs={"settings": settings})
+    study.add_trial(trial)
+
+
+def test_second_look__best_by_luck__the_one_that_is_good_twice_wins():
+    """Trial 2 has the best value, but not on other rows; trial 1 is best there."""
+    study = optuna.create_study(direction="maximize")
+    for number, value in enumerate((0.50, 0.55, 0.60, 0.40, 0.30)):
+        finished(study, value, dim=number)
+    assert tuning._candidates(study) == [0, 2, 1]
+    assert found_in(study, Search("yeast")).settings == {"dim": 2}
+    for number, values in {0: (0.45, 0.45), 1: (0.50, 0.48), 2: (0.52, 0.40)}.items():
+        for draw, value in enumerate(values, 1):
+            study.set_user_attr(tuning._again_key(number, draw), value)
+    found = found_in(study, Search("yeast"))
+    assert found.settings == {"dim": 1}
+    assert (found.value, found.value_again, found.preset_again) == (0.55, pytest.approx(0.49), pytest.approx(0.45))
+
+
+def test_second_look__smaller_is_better__the_smallest_wins():
+    study = optuna.create_study(direction="minimize")
+    for number, value in enumerate((0.50, 0.45, 0.40, 0.60)):
+        finished(study, value, dim=number)
+    assert tuning._candidates(study) == [0, 2, 1]
+    for number, value in {0: 0.42, 1: 0.47, 2: 0.44}.items():
+        study.set_user_attr(tuning._again_key(number, 1), value)
+    assert found_in(study, Search("yeast", metric="log_loss")).settings == {"dim": 0}
+
+
+def test_second_look__time_was_over_in_mid_draw__only_draws_that_all_have_seen_count():
+    study = optuna.create_study(direction="maximize")
+    for number, value in enumerate((0.5, 0.6)):
+        finished(study, value, dim=number)
+    study.set_user_attr(tuning._again_key(1, 1), 0.1)
+    assert found_in(study, Search("yeast")).value_again is None
+    study.set_user_attr(tuning._again_key(0, 1), 0.2)
+    study.set_user_attr(tuning._again_key(1, 2), 0.9)
+    assert found_in(study, Search("yeast")).settings == {"dim": 0}
+
+
+def test_second_look__one_trial__nothing_to_choose():
+    study = optuna.create_study(direction="maximize")
+    finished(study, 0.5, dim=0)
+    assert tuning._candidates(study) == []
+    assert found_in(study, Search("yeast")).value_again is None
+
+
+def test_second_look__other_validation_rows__never_a_test_row():
+    cell = Search("virtual-120-5", "mlknn").cell
+    recipe = recipe_of(cell)
+    first, second, third = (cells.read_parts(cell, recipe, draw).split for draw in (0, 1, 2))
+    for split in (second, third):
+        np.testing.assert_array_equal(split.test, first.test)
+        assert len(split.validation) == len(first.validation)
+        assert sorted([*split.train, *split.validation]) == sorted([*first.train, *first.validation])
+        assert set(split.validation) != set(first.validation)
+    assert set(second.validation) != set(third.validation)
+
+
+def test_second_look__values__are_those_of_a_fit_with_the_other_rows(tmp_path):
+    task, journal = Search("virtual-120-5", "mlknn", "log_loss"), tmp_path / "j"
+    run_trials(task, journal, deadline=time.time() + LATER, n_trials=1)
+    look_again(task, journal, [(0, 2)], deadline=time.time() + LATER)
+    parts = cells.read_parts(task.cell, recipe_of(task.cell), 2)
+    model = CLASSIFIERS["mlknn"]().fit(*parts.train, validation=parts.validation)
+    known = tuning._open_study(task, journal).user_attrs[tuning._again_key(0, 2)]
+    assert known == pytest.approx(log_loss(parts.validation[1], model.predict_proba(parts.validation[0])))
+
+
+def test_second_look__time_is_over__fit_ended_and_nothing_noted(tmp_path):
+    told = {"max_epochs": 10_000, "patience": 0, "encoder_widths": [8]}
+    task, journal = Search("virtual-120-5", "plain", settings=told), tmp_path / "j"
+    tuning._open_study(task, journal).add_trial(optuna.trial.create_trial(value=0.5, user_attrs={"settings": told}))
+    started = time.time()
+    look_again(task, journal, [(1, 1)], deadline=started + 1)
+    assert time.time() - started < 30
+    assert not tuning._open_study(task, journal).user_attrs
 
 
 def test_search__no_trial_came_to_its_end__refused():

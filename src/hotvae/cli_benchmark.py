@@ -163,6 +163,9 @@ def _tune(
     write_preset(out, found, _without_folders(["hotvae", *(context.obj or [])]))
     print(f"{found.n_complete} trials finished, {found.n_pruned} pruned, {found.n_failed} failed")
     print(f"best {metric} on the validation rows: {found.value:.4f}")
+    if found.value_again is not None:
+        before = "" if found.preset_again is None else f"; the first trial, the preset: {found.preset_again:.4f}"
+        print(f"on other validation rows, which chose among the best: {found.value_again:.4f}{before}")
     for name, value in found.settings.items():
         print(f"{name:<22} {value}")
     print(f"wrote {out}")

@@ -1,7 +1,9 @@
 """Search for settings with Optuna: several processes, one journal file, unpromising trials ended early.
 
-Training rows are learned from, validation rows judge; test rows are dropped before the first trial. Every model of a
-table gets the same budget of time. A search that was stopped goes on from its journal.
+Training rows are learned from, validation rows judge; test rows are dropped before the first trial. The best of many
+trials is partly luck, so the last word has a second look: the best few and the preset are fitted again with other
+validation rows. Every model of a table gets the same budget of time. A search that was stopped goes on from its
+journal.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from hotvae.benchmark.experiments import Cell, fingerprint
@@ -30,6 +33,9 @@ METRICS = ("macro_f1", "log_loss")
 """What a search can make best: both are known after every epoch."""
 
 _WARM_UP = 3  # epochs before a trial may be ended
+_SECOND_LOOK = 0.4  # of the budget, at most
+_N_BEST = 3  # trials that are looked at again, beside the preset
+_N_DRAWS = 2  # of other validation rows
 _GRACE = 1.1  # of the budget; then a trial that does not end by itself is ended
 _SAY_SECONDS = 5.0
 
@@ -204,6 +210,11 @@ class Found:
         Trials.
     seconds : float
         Time of all trials.
+    value_again : float or None
+        The metric on other validation rows, by which the settings were chosen among the best few; None when there was
+        no time for it, or nothing to choose.
+    preset_again : float or None
+        The same of the first trial, which is the preset.
     """
 
     task: Search
@@ -213,6 +224,8 @@ class Found:
     n_pruned: int
     n_failed: int
     seconds: float
+    value_again: float | None = None
+    preset_again: float | None = None
 
 
 def search(
@@ -263,19 +276,39 @@ def search(
         raise ConfigError(f"journal must be in a folder that exists; got {str(journal)!r}. Make it first.")
     study = _open_study(task, journal)
     _end_stale(study)
+    tell = say or (lambda line: None)
     deadline = time.time() + budget
-    told = json.dumps({"task": asdict(task), "deadline": deadline, "n_trials": n_trials})
+    told = {"task": asdict(task), "deadline": deadline - _SECOND_LOOK * budget, "n_trials": n_trials}
+    reason = _work(study, journal, [told] * jobs, budget, tell)
+    _end_stale(study)
+    todo = [
+        (number, draw)
+        for draw in range(1, _N_DRAWS + 1)
+        for number in _candidates(study)
+        if _again_key(number, draw) not in study.user_attrs
+    ]
+    if todo and time.time() < deadline:
+        tell(f"a second look at the best {len(_candidates(study))}, with other validation rows")
+        shares = [{"task": asdict(task), "deadline": deadline, "again": todo[number::jobs]} for number in range(jobs)]
+        _work(study, journal, [share for share in shares if share["again"]], budget, tell)
+    return found_in(study, task, reason)
+
+
+def _work(
+    study: Study, journal: str | os.PathLike[str], told: Sequence[Mapping[str, Any]], budget: float, say: Say
+) -> str:
+    """Start a process for each thing to do and wait for them; return the last words of one that failed."""
     workers = []
-    for number in range(jobs):
+    for number, each in enumerate(told):
         command = [sys.executable, "-m", "hotvae.tuning", str(journal), str(number)]
         environment = {**os.environ, **ONE_THREAD}
         worker = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         assert worker.stdin is not None  # as asked for above
-        worker.stdin.write(told)
+        worker.stdin.write(json.dumps(each))
         worker.stdin.close()
         workers.append(worker)
     try:
-        errors = _watch(study, workers, deadline, budget, say or (lambda line: None))
+        return _watch(study, workers, float(told[0]["deadline"]), budget, say)
     finally:
         for worker in workers:
             if worker.poll() is None:
@@ -283,8 +316,6 @@ def search(
                 worker.wait()
             if worker.stderr is not None:
                 worker.stderr.close()
-    _end_stale(study)
-    return found_in(study, task, errors)
 
 
 def _watch(study: Study, workers: Sequence[subprocess.Popen[str]], deadline: float, budget: float, say: Say) -> str:
@@ -347,11 +378,75 @@ def found_in(study: Study, task: Search, reason: str = "") -> Found:
             f"a search must finish at least one trial; got 0 ({n_pruned} pruned, {n_failed} failed). "
             f"Give it a larger --budget.{words}"
         )
-    best = study.best_trial
+    again = _looked_again(study)
+    worth = max if study.direction.name == "MAXIMIZE" else min
+    best = trials[worth(again, key=lambda number: again[number])] if again else study.best_trial
     seconds = sum(trial.duration.total_seconds() for trial in trials if trial.duration is not None)
     settings = dict(best.user_attrs["settings"])
     assert best.value is not None  # a complete trial has one
-    return Found(task, settings, float(best.value), n_complete, n_pruned, n_failed, seconds)
+    counts = n_complete, n_pruned, n_failed
+    return Found(task, settings, float(best.value), *counts, seconds, again.get(best.number), again.get(0))
+
+
+# --- the second look -------------------------------------------------------------------------------------
+
+
+def _again_key(number: int, draw: int) -> str:
+    return f"trial {number} with other validation rows {draw}"
+
+
+def _candidates(study: Study) -> list[int]:
+    """Choose trials for the second look: the first, which is the preset, and the best; none if there is no choice."""
+    complete = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
+    sign = -1.0 if study.direction.name == "MAXIMIZE" else 1.0
+    best = sorted(complete, key=lambda trial: sign * float(trial.value or 0.0))[:_N_BEST]
+    chosen = dict.fromkeys(trial.number for trial in (*(trial for trial in complete if trial.number == 0), *best))
+    return list(chosen) if len(chosen) > 1 else []
+
+
+def _looked_again(study: Study) -> dict[int, float]:
+    """Average what the candidates had on other validation rows, over draws that all of them have seen."""
+    candidates, known = _candidates(study), study.user_attrs
+    draws = [draw for draw in range(1, _N_DRAWS + 1) if all(_again_key(number, draw) in known for number in candidates)]
+    if not draws:
+        return {}
+    return {number: fmean(known[_again_key(number, draw)] for draw in draws) for number in candidates}
+
+
+def look_again(
+    task: Search, journal: str | os.PathLike[str], again: Sequence[tuple[int, int]], *, deadline: float
+) -> None:
+    """Fit settings of finished trials with other validation rows, and note how good they are there.
+
+    Parameters
+    ----------
+    task : Search
+        What is searched for.
+    journal : path
+        Where trials are kept.
+    again : sequence of (int, int)
+        Numbers of trials and of draws of validation rows.
+    deadline : float
+        Seconds of ``time.time()`` at which a fit is ended.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> task, journal = Search("virtual-60-4", "mlknn"), Path(tempfile.mkdtemp()) / "trials"
+    >>> run_trials(task, journal, deadline=time.time() + 60, n_trials=2)
+    >>> look_again(task, journal, [(0, 1), (1, 1)], deadline=time.time() + 60)
+    >>> found_in(_open_study(task, journal), task).value_again is None
+    False
+    """
+    optuna = _optuna()
+    study = _open_study(task, journal)
+    trials = study.get_trials(deepcopy=False)
+    for number, draw in again:
+        try:
+            value = _judge(task, trials[number].user_attrs["settings"], _rows(task, draw), _Clock(deadline))
+        except optuna.TrialPruned:
+            return
+        study.set_user_attr(_again_key(number, draw), value)
 
 
 def write_preset(path: str | os.PathLike[str], found: Found, command: str | None = None) -> None:
@@ -390,6 +485,8 @@ def write_preset(path: str | os.PathLike[str], found: Found, command: str | None
         f"# {found.n_complete} trials finished, {found.n_pruned} were ended early; "
         f"{duration_words(found.seconds)} in all.",
     ]
+    if found.value_again is not None:
+        lines.append(f"# Chosen among the best by other validation rows: {found.value_again:.4f} there.")
     if command:
         lines.append(f"# {command}")
     lines += [f"{name} = {json.dumps(value)}" for name, value in found.settings.items() if value is not None]
@@ -483,13 +580,13 @@ def _suggest(trial: Trial, space: Space) -> dict[str, Any]:
     return chosen
 
 
-class _Watcher:
-    """Is told of every epoch, and ends a trial that is behind the median or out of time."""
+class _Clock:
+    """Is told of every epoch, and ends a fit that is out of time."""
 
-    def __init__(self, trial: Trial, metric: str, deadline: float) -> None:
-        self.trial, self.metric, self.deadline = trial, metric, deadline
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
 
-    def __enter__(self) -> _Watcher:
+    def __enter__(self) -> _Clock:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -499,14 +596,28 @@ class _Watcher:
         """Do nothing."""
 
     def epoch(self, record: dict[str, Any]) -> None:
-        optuna = _optuna()
+        """End the fit when the time is over."""
+        if time.time() > self.deadline:
+            raise _optuna().TrialPruned
+
+
+class _Watcher(_Clock):
+    """Ends a trial that is behind the median as well."""
+
+    def __init__(self, trial: Trial, metric: str, deadline: float) -> None:
+        super().__init__(deadline)
+        self.trial, self.metric = trial, metric
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Tell the study how the epoch went."""
+        super().epoch(record)
         self.trial.report(record[f"validation_{self.metric}"], record["epoch"])
-        if time.time() > self.deadline or self.trial.should_prune():
-            raise optuna.TrialPruned
+        if self.trial.should_prune():
+            raise _optuna().TrialPruned
 
 
 @contextmanager
-def _watched(watcher: _Watcher) -> Iterator[None]:
+def _watched(watcher: _Clock) -> Iterator[None]:
     """Let the training loop tell the watcher of its epochs; a classifier itself takes only names of styles."""
     from hotvae import network_classifier
 
@@ -547,36 +658,24 @@ def run_trials(
     2
     """
     optuna = _optuna()
-    from hotvae.benchmark.cells import read_parts, recipe_of
-    from hotvae.metrics import score
+    from hotvae.benchmark.cells import recipe_of
 
     recipe = recipe_of(task.cell)
-    parts = read_parts(task.cell, recipe)
-    train, validation = parts.train, parts.validation
-    del parts  # test rows are none of a search's business
-    space = _space(task)[1]
+    known = recipe.cls().get_params(deep=False)
+    options = {"coordinates_as_features": True} if recipe.coordinates_as_features else {}
+    rows, space = _rows(task), _space(task)[1]
     study = _open_study(task, journal, seed=number)
-    # What HOT-VAE learns afterwards, of known labels and whole communities, does not change what is judged here.
-    later = ("known_epochs", "covariance_epochs") if task.model == "hotvae" else ()
-    aside = dict.fromkeys((name for name in later if name in recipe.cls().get_params(deep=False)), 0)
 
     def objective(trial: Trial) -> float:
         settings = recipe.parameters | _suggest(trial, space)
         # Longer than half of the run, the direct path would leave no epoch to the messages.
         if "direct_epochs" in settings and "max_epochs" in settings:
             settings["direct_epochs"] = min(settings["direct_epochs"], settings["max_epochs"] // 2)
-        if "dim" in settings and "n_heads" in recipe.cls().get_params(deep=False):
+        if "dim" in settings and "n_heads" in known:
             settings["n_heads"] = max(1, settings["dim"] // 64)
         shown = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
-        options = {"coordinates_as_features": True} if recipe.coordinates_as_features else {}
         trial.set_user_attr("settings", options | shown)
-        model = recipe.cls(**{"random_state": task.seed, "n_threads": 1} | settings | aside)
-        with warnings.catch_warnings(), _watched(_Watcher(trial, task.metric, deadline)):
-            warnings.simplefilter("ignore", DataWarning)
-            warnings.simplefilter("ignore", RuntimeWarning)
-            model.fit(*train, validation=validation)
-            probs = model.predict_proba(validation[0])
-        return float(score(validation[1], probs, task.metric).value)
+        return _judge(task, shown, rows, _Watcher(trial, task.metric, deadline))
 
     callbacks = []
     if n_trials is not None:
@@ -586,6 +685,39 @@ def run_trials(
     left = deadline - time.time()
     if left > 0:
         study.optimize(objective, timeout=left, catch=(HotVAEError, ValueError), callbacks=callbacks)
+
+
+_Rows = tuple[tuple[Any, Any], tuple[Any, Any]]
+
+
+def _rows(task: Search, draw: int = 0) -> _Rows:
+    """Read training and validation rows; test rows are none of a search's business."""
+    from hotvae.benchmark.cells import read_parts, recipe_of
+
+    parts = read_parts(task.cell, recipe_of(task.cell), draw)
+    return parts.train, parts.validation
+
+
+def _judge(task: Search, settings: Mapping[str, Any], rows: _Rows, watcher: _Clock) -> float:
+    """Fit with some settings, and give the metric on the validation rows."""
+    from hotvae.benchmark.cells import recipe_of
+    from hotvae.metrics import score
+    from hotvae.settings import train_settings
+
+    cls = recipe_of(task.cell).cls
+    known = cls().get_params(deep=False)
+    # What HOT-VAE learns afterwards, of known labels and whole communities, does not change what is judged here.
+    later = ("known_epochs", "covariance_epochs") if task.model == "hotvae" else ()
+    told = train_settings(known, ("settings", settings)).parameters
+    fixed = {"random_state": task.seed, "n_threads": 1} | told | {name: 0 for name in later if name in known}
+    train, validation = rows
+    model = cls(**fixed)
+    with warnings.catch_warnings(), _watched(watcher):
+        warnings.simplefilter("ignore", DataWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        model.fit(*train, validation=validation)
+        probs = model.predict_proba(validation[0])
+    return float(score(validation[1], probs, task.metric).value)
 
 
 def _over_states() -> tuple[Any, ...]:
@@ -624,6 +756,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     told = json.load(sys.stdin)
     journal, number = arguments
     task = Search(**told["task"])
+    if "again" in told:
+        look_again(task, journal, told["again"], deadline=told["deadline"])
+        return 0
     run_trials(task, journal, deadline=told["deadline"], n_trials=told["n_trials"], number=int(number))
     return 0
 
