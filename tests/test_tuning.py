@@ -238,6 +238,14 @@ def test_second_look__time_is_over__fit_ended_and_nothing_noted(tmp_path):
     assert not tuning._open_study(task, journal).user_attrs
 
 
+def test_second_look__no_time_for_it__said(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(tuning, "_N_DRAWS", 0)
+    said = ["tune", "virtual-80-4", "--model", "mlknn", "--trials", "2", "--out", str(tmp_path / "best.toml")]
+    assert main(said) == 0
+    assert "no time was left for a second look" in capsys.readouterr().out
+    assert "other validation rows" not in (tmp_path / "best.toml").read_text()
+
+
 def test_search__no_trial_came_to_its_end__refused():
     with pytest.raises(ConfigError, match=r"must finish at least one trial; got 0 .* The last words: oh no"):
         found_in(optuna.create_study(), Search("yeast"), "oh no")

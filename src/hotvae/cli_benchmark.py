@@ -166,6 +166,8 @@ def _tune(
     if found.value_again is not None:
         before = "" if found.preset_again is None else f"; the first trial, the preset: {found.preset_again:.4f}"
         print(f"on other validation rows, which chose among the best: {found.value_again:.4f}{before}")
+    elif found.n_complete > 1:
+        print("no time was left for a second look with other validation rows; a larger --budget would give it")
     for name, value in found.settings.items():
         print(f"{name:<22} {value}")
     print(f"wrote {out}")
