@@ -281,7 +281,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 for n in range(1, 4)
             ),
             _splits(("virtual-6000-24-x2",)),
-            {"": 3},
+            {"": 5},
             ("multilabel", "others"),
         ),
         Experiment(
