@@ -199,6 +199,18 @@ def test_second_look__time_was_over_in_mid_draw__only_draws_that_all_have_seen_c
     assert found_in(study, Search("yeast")).settings == {"dim": 0}
 
 
+def test_second_look__settings_that_fail_there__are_out_of_the_choice(tmp_path):
+    """Minus one neighbour is refused; the other candidate wins, though it was behind."""
+    task, journal = Search("virtual-120-5", "mlknn"), tmp_path / "j"
+    study = tuning._open_study(task, journal)
+    finished(study, 0.5, n_neighbours=5)
+    finished(study, 0.6, n_neighbours=-1)
+    look_again(task, journal, [(1, 1), (2, 1)], deadline=time.time() + LATER)
+    found = found_in(tuning._open_study(task, journal), task)
+    assert found.settings == {"n_neighbours": 5}
+    assert found.value_again is not None
+
+
 def test_second_look__one_trial__nothing_to_choose():
     study = optuna.create_study(direction="maximize")
     finished(study, 0.5, dim=0)

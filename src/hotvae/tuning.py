@@ -408,9 +408,8 @@ def _looked_again(study: Study) -> dict[int, float]:
     """Average what the candidates had on other validation rows, over draws that all of them have seen."""
     candidates, known = _candidates(study), study.user_attrs
     draws = [draw for draw in range(1, _N_DRAWS + 1) if all(_again_key(number, draw) in known for number in candidates)]
-    if not draws:
-        return {}
-    return {number: fmean(known[_again_key(number, draw)] for draw in draws) for number in candidates}
+    seen = {number: [known[_again_key(number, draw)] for draw in draws] for number in candidates}
+    return {number: fmean(values) for number, values in seen.items() if values and None not in values}
 
 
 def look_again(
@@ -442,10 +441,13 @@ def look_again(
     study = _open_study(task, journal)
     trials = study.get_trials(deepcopy=False)
     for number, draw in again:
+        value: float | None
         try:
             value = _judge(task, trials[number].user_attrs["settings"], _rows(task, draw), _Clock(deadline))
         except optuna.TrialPruned:
             return
+        except (HotVAEError, ValueError):
+            value = None  # settings that other rows cannot be fitted with are out of the choice
         study.set_user_attr(_again_key(number, draw), value)
 
 
@@ -705,13 +707,11 @@ def _judge(task: Search, settings: Mapping[str, Any], rows: _Rows, watcher: _Clo
     from hotvae.settings import train_settings
 
     cls = recipe_of(task.cell).cls
-    known = cls().get_params(deep=False)
     # What HOT-VAE learns afterwards, of known labels and whole communities, does not change what is judged here.
-    later = ("known_epochs", "covariance_epochs") if task.model == "hotvae" else ()
-    told = train_settings(known, ("settings", settings)).parameters
-    fixed = {"random_state": task.seed, "n_threads": 1} | told | {name: 0 for name in later if name in known}
+    aside = {"known_epochs": 0, "covariance_epochs": 0} if task.model == "hotvae" else {}
+    told = train_settings(cls().get_params(deep=False), ("settings", settings)).parameters
+    model = cls(**{"random_state": task.seed, "n_threads": 1} | told | aside)
     train, validation = rows
-    model = cls(**fixed)
     with warnings.catch_warnings(), _watched(watcher):
         warnings.simplefilter("ignore", DataWarning)
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -261,13 +261,13 @@ def _table_sentences(
         )
     behind = []
     for data, _ in sets:
-        ahead = {
-            titles[rival]: joined([TABLE_METRICS[metric] for metric in TABLE_METRICS if metric in lost])
+        lost = {
+            rival: [name for metric, name in TABLE_METRICS.items() if verdicts.get((rival, data, metric)) == -1]
             for rival in titles
-            if (lost := {metric for metric in TABLE_METRICS if verdicts.get((rival, data, metric)) == -1})
         }
+        ahead = [f"{titles[rival]} ({joined(names)})" for rival, names in lost.items() if names]
         if ahead:
-            behind.append(f"on {data} behind {joined([f'{rival} ({names})' for rival, names in ahead.items()])}")
+            behind.append(f"on {data} behind {joined(ahead)}")
     if behind:
         sentences.append(f"Significant losses: {'; '.join(behind)}.")
     elif wins + ties:
