@@ -225,6 +225,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         names = [str(name) for name in y.columns] if isinstance(y, pd.DataFrame) else None
         # scipy's published type of a sparse object lacks toarray, which every one of them has.
+        # issparse does not tell mypy that toarray is there.
         table: NDArray[Any] = np.asarray(y.toarray() if sparse.issparse(y) else y)  # type: ignore[attr-defined]
         if reset:
             self._learn_target(table, names)

@@ -126,6 +126,7 @@ class BlockLayer:
         masks = [residual.dropout.mask(sums) for residual in others]
         keep = torch.is_grad_enabled()
         # torch gives the functions of autograd no types.
+        # torch has no types for autograd functions.
         last_sums = _Layer.apply(self._plan, keep, sums.contiguous(), *masks, *self._weights)  # type: ignore[no-untyped-call]
         after: States = self._last_norm(last_sums)
         return after

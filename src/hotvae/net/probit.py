@@ -146,6 +146,7 @@ def probit_nll(mean: Logits, factors: Factors, labels: Labels, noise: Float[Tens
     filled, observed = split_observed(labels)
     sign = 2 * filled - 1
     # As log_normal_cdf: autograd functions are untyped.
+    # torch has no types for autograd functions.
     return _JointNll.apply(mean, noise @ factors.T, sign, observed)  # type: ignore[no-any-return,no-untyped-call]
 
 
