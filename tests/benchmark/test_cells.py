@@ -139,17 +139,24 @@ def test_recipe__every_declared_cell__has_settings_that_fit():
 # --- data ------------------------------------------------------------------------------------------------
 
 
-def test_parts__texts_for_a_model_of_tables__words_of_training_rows_only(named, monkeypatch):
+def test_recipe__words_of_a_model_of_tables__are_among_its_settings():
+    # A preset with other words makes another table of the texts: results of before must not count as done.
+    recipe = recipe_of(Cell("tables", "ridge", "ridge", "reuters"))
+    assert recipe.to_dict()["words"] == {"max_words": 10000}
+    assert "words" not in recipe_of(Cell("tables", "lamp", "lamp", "reuters")).to_dict()  # it reads them itself
+    assert "words" not in recipe_of(Cell("tables", "ridge", "ridge", "yeast")).to_dict()
+
+
+def test_parts__texts_for_a_model_of_tables__words_of_training_rows_only(named):
     import pandas as pd
 
     texts = [f"common own{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(50)]
     labels = np.arange(50) % 2
     made = named(pd.DataFrame({"text": texts}), np.column_stack([labels, 1 - labels]))
-    monkeypatch.setattr(cells, "_bag", lambda cell: cells.BagOfWords("binary", min_word_count=1))
     cell = Cell("tables", "ridge", "ridge", "reuters")
-    parts = read_parts(cell, recipe_of(cell))
+    parts = read_parts(cell, replace(recipe_of(cell), words={"min_word_count": 1}))
     assert parts.train[0].shape == (30, 31)  # one word of its own for each training row, and the common one
-    assert parts.test[0].sum() == 10  # of a test row the common word alone is known
+    assert parts.test[0].nnz == 10  # of a test row the common word alone is known
     np.testing.assert_array_equal(parts.split.test, made.split.test)
 
 

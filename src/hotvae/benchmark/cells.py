@@ -49,6 +49,7 @@ PAIRED_METRICS = ("example_f1", "micro_f1", "macro_f1", "hamming_accuracy")
 """Measures of predictions whose rows are kept for paired tests."""
 
 # A preset is HOT-VAE's; of it, a rival takes how rows are read and how its own perceptron is shaped.
+_WORDS = ("max_words", "min_word_count")
 _SHARED = (
     *(
         "encoder_widths",
@@ -68,8 +69,7 @@ _SHARED = (
         "landmarks",
         "latent_neighbours",
         "ridge_start",
-        "max_words",
-        "min_word_count",
+        *_WORDS,
         "max_tokens",
         "bonds",
     ),
@@ -221,16 +221,20 @@ class Recipe:
         What differs from its defaults; JSON-able.
     coordinates_as_features : bool
         Whether coordinates are features, for every model alike.
+    words : dict, optional
+        Settings of the bag of words that a model is given which reads tables only.
     """
 
     cls: type[LabelClassifier]
     parameters: dict[str, Any]
     coordinates_as_features: bool
+    words: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in self.parameters.items()}
-        return {"coordinates_as_features": self.coordinates_as_features, **plain}
+        bag = {} if self.words is None else {"words": self.words}
+        return {"coordinates_as_features": self.coordinates_as_features, **bag, **plain}
 
 
 def recipe_of(cell: Cell) -> Recipe:
@@ -284,7 +288,11 @@ def recipe_of(cell: Cell) -> Recipe:
     parameters = dict(settings.parameters)
     if graph is not None:
         parameters["graph"] = graph
-    return Recipe(cls, parameters, settings.coordinates_as_features)
+    words = None
+    if _features_of(cell.data) == "text" and "encoder" not in known:
+        told = read_preset(preset_name, _WORDS)
+        words = {name: told[name] for name in _WORDS if name in told}
+    return Recipe(cls, parameters, settings.coordinates_as_features, words)
 
 
 def _features_of(data: str) -> str:
@@ -356,7 +364,7 @@ def read_parts(cell: Cell, recipe: Recipe, draw: int = 0) -> Parts:
     form = _features_of(cell.data)
     if form in ("text", "smiles") and "encoder" not in recipe.cls().get_params(deep=False):
         table = cast(pd.DataFrame, features).iloc[:, 0]
-        front = _bag(cell) if form == "text" else ElementPresence()
+        front = BagOfWords(**(recipe.words or {})) if form == "text" else ElementPresence()
         front.fit(list(table.iloc[split.train]))
         features = front.transform(list(table), dtype=np.float64)
 
@@ -378,11 +386,6 @@ def _drawn_again(data: Dataset, split: Split, draw: int) -> Split:
         random_state=draw,
     )
     return Split(rows[drawn.train], rows[drawn.validation], split.test)
-
-
-def _bag(cell: Cell) -> BagOfWords:
-    told = read_preset(cell.data, ("max_words", "min_word_count"))
-    return BagOfWords(**{name: told[name] for name in ("max_words", "min_word_count") if name in told})
 
 
 def _region(data: str) -> VirtualRegion | None:
