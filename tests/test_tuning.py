@@ -140,6 +140,35 @@ def test_spaces__every_parameter__belongs_to_its_model_and_the_start_is_inside()
                 assert told.low <= value <= told.high
 
 
+@pytest.mark.parametrize("model", SPACES)
+def test_spaces__every_end_and_choice__is_a_setting_that_the_model_takes(model):
+    # A space with a value that is refused would search on with what is left, and nobody would know.
+    for name, told in tuning._space(Search("yeast", model))[1].items():
+        for value in told.values if isinstance(told, Choices) else (told.low, told.high):
+            recipe = recipe_of(Search("yeast", model, settings={name: value}).cell)
+            recipe.cls(**recipe.parameters)
+
+
+def test_search__trials_that_fail__leave_the_others_alone_and_say_why(tmp_path, monkeypatch):
+    # Ninety-eight failures of long words each: more than a pipe holds that nobody reads.
+    long = "n_neighbours must be " + "small" * 500
+    (tmp_path / "sitecustomize.py").write_text(
+        "from hotvae.baselines.mlknn import MLkNN\n"
+        "from hotvae.errors import ConfigError\n"
+        "fit, calls = MLkNN.fit, []\n"
+        "def refuse(*told, **more):\n"
+        "    calls.append(1)\n"
+        "    if 1 < len(calls) < 100:\n"
+        f"        raise ConfigError({long!r})\n"
+        "    return fit(*told, **more)\n"
+        "MLkNN.fit = refuse\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = search(Search("virtual-60-4", "mlknn"), tmp_path / "j", budget=60, n_trials=101)
+    assert (found.n_complete, found.n_failed) == (3, 98)
+    assert found.last_error == long
+
+
 def test_search__in_a_process__finds_settings_and_they_train(tmp_path, capsys):
     out = tmp_path / "best.toml"
     said = ["tune", "virtual-80-4", "--model", "mlknn", "--budget", "10m", "--trials", "4", "--out", str(out)]
@@ -176,6 +205,13 @@ def test_second_look__best_by_luck__the_one_that_is_good_twice_wins():
     found = found_in(study, Search("yeast"))
     assert found.settings == {"dim": 1}
     assert (found.value, found.value_again, found.preset_again) == (0.55, pytest.approx(0.49), pytest.approx(0.45))
+
+
+def test_second_look__same_settings_again__looked_at_once():
+    study = optuna.create_study(direction="maximize")
+    for value, dim in ((0.50, 0), (0.60, 2), (0.60, 2), (0.50, 0), (0.40, 4), (0.30, 6)):
+        finished(study, value, dim=dim)
+    assert tuning._candidates(study) == [0, 1, 4]
 
 
 def test_second_look__smaller_is_better__the_smallest_wins():

@@ -162,6 +162,8 @@ def _tune(
         raise typer.Exit(130) from None
     write_preset(out, found, _without_folders(["hotvae", *(context.obj or [])]))
     print(f"{found.n_complete} trials finished, {found.n_pruned} pruned, {found.n_failed} failed")
+    if found.last_error:
+        print(f"why the last one failed: {found.last_error}")
     print(f"best {metric} on the validation rows: {found.value:.4f}")
     if found.value_again is not None:
         before = "" if found.preset_again is None else f"; the first trial, the preset: {found.preset_again:.4f}"

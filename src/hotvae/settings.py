@@ -334,6 +334,10 @@ _FLAG: tuple[str, Callable[[Any], bool]] = ("be true or false", lambda value: is
 _TEXT: tuple[str, Callable[[Any], bool]] = ("be text", lambda value: isinstance(value, str))
 _COUNT: tuple[str, Callable[[Any], bool]] = ("be a whole number", _is_count)
 _NUMBER: tuple[str, Callable[[Any], bool]] = ("be a number", _is_number)
+_TEXT_OR_NUMBER: tuple[str, Callable[[Any], bool]] = (
+    "be text or a number",
+    lambda value: isinstance(value, str) or _is_number(value),
+)
 _COUNTS: tuple[str, Callable[[Any], bool]] = ("be a list of whole numbers such as [64, 64]", _are_counts)
 _COLUMNS: tuple[str, Callable[[Any], bool]] = (
     "be two columns, as names such as lon,lat or as positions such as [0, 1]",
@@ -374,6 +378,9 @@ def _parameter(name: str, value: Any, default: Any, where: str) -> Any:
             value = [column.strip() for column in value.split(",")]
         _check(name, value, _COLUMNS, where)
         return tuple(value)
+    if name == "max_features":  # of a forest: a rule by name, or a share
+        _check(name, value, _TEXT_OR_NUMBER, where)
+        return value
     if default is None or name == "n_threads":  # None is a random seed, and as many threads as torch has
         if value is not None:
             _check(name, value, _COUNT, where)

@@ -15,11 +15,12 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any
 
 from hotvae.benchmark.experiments import Cell, fingerprint
 from hotvae.benchmark.runner import ONE_THREAD, duration_words
@@ -28,6 +29,7 @@ from hotvae.report import write_text
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
+    from optuna.trial import FrozenTrial
 
 METRICS = ("macro_f1", "log_loss")
 """What a search can make best: both are known after every epoch."""
@@ -38,6 +40,9 @@ _N_BEST = 3  # trials that are looked at again, beside the preset
 _N_DRAWS = 2  # of other validation rows
 _GRACE = 1.1  # of the budget; then a trial that does not end by itself is ended
 _SAY_SECONDS = 5.0
+
+# Settings that cannot be fitted; anything else is a mistake of ours and ends the search.
+_REFUSALS = (HotVAEError, ValueError)
 
 Say = Callable[[str], None]
 
@@ -215,6 +220,8 @@ class Found:
         no time for it, or nothing to choose.
     preset_again : float or None
         The same of the first trial, which is the preset.
+    last_error : str
+        Why the last trial that failed did so.
     """
 
     task: Search
@@ -226,6 +233,7 @@ class Found:
     seconds: float
     value_again: float | None = None
     preset_again: float | None = None
+    last_error: str = ""
 
 
 def search(
@@ -299,27 +307,38 @@ def _work(
 ) -> str:
     """Start a process for each thing to do and wait for them; return the last words of one that failed."""
     workers = []
-    for number, each in enumerate(told):
-        command = [sys.executable, "-m", "hotvae.tuning", str(journal), str(number)]
-        environment = {**os.environ, **ONE_THREAD}
-        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-        assert worker.stdin is not None  # as asked for above
-        worker.stdin.write(json.dumps(each))
-        worker.stdin.close()
-        workers.append(worker)
-    try:
-        return _watch(study, workers, float(told[0]["deadline"]), budget, say)
-    finally:
-        for worker in workers:
-            if worker.poll() is None:
-                worker.terminate()
-                worker.wait()
-            if worker.stderr is not None:
-                worker.stderr.close()
+    with ExitStack() as files:
+        # What workers say goes to files: nobody reads along, and a pipe that is full would stop them.
+        said = [files.enter_context(TemporaryFile("w+", encoding="utf-8")) for _ in told]
+        for number, (each, words) in enumerate(zip(told, said, strict=True)):
+            command = [sys.executable, "-m", "hotvae.tuning", str(journal), str(number)]
+            environment = {**os.environ, **ONE_THREAD}
+            worker = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=words, text=True, env=environment)
+            assert worker.stdin is not None  # as asked for above
+            worker.stdin.write(json.dumps(each))
+            worker.stdin.close()
+            workers.append(worker)
+        try:
+            _watch(study, workers, float(told[0]["deadline"]), budget, say)
+            return next(filter(None, map(_last_words, workers, said)), "")
+        finally:
+            for worker in workers:
+                if worker.poll() is None:
+                    worker.terminate()
+                    worker.wait()
 
 
-def _watch(study: Study, workers: Sequence[subprocess.Popen[str]], deadline: float, budget: float, say: Say) -> str:
-    """Wait for the workers and tell how it goes; return the last words of one that failed."""
+def _last_words(worker: subprocess.Popen[str], said: IO[str]) -> str:
+    """Return the last line that a worker which failed has said; nothing of any other."""
+    if worker.poll() in (None, 0):
+        return ""
+    said.seek(0)
+    lines = said.read().strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def _watch(study: Study, workers: Sequence[subprocess.Popen[str]], deadline: float, budget: float, say: Say) -> None:
+    """Wait for the workers and tell how it goes."""
     n_told, last = -1, time.time()
     while any(worker.poll() is None for worker in workers) and time.time() < deadline + (_GRACE - 1) * budget + 5:
         time.sleep(0.1)
@@ -332,11 +351,6 @@ def _watch(study: Study, workers: Sequence[subprocess.Popen[str]], deadline: flo
                 best = (max if study.direction.name == "MAXIMIZE" else min)(values) if values else None
                 shown = "no trial has finished" if best is None else f"best {best:.4f}"
                 say(f"{n_told} trials, {shown}; {duration_words(max(0.0, deadline - last))} left")
-    for worker in workers:
-        if worker.poll() not in (None, 0) and worker.stderr is not None:
-            words = worker.stderr.read().strip().splitlines()
-            return words[-1] if words else ""
-    return ""
 
 
 def found_in(study: Study, task: Search, reason: str = "") -> Found:
@@ -385,7 +399,9 @@ def found_in(study: Study, task: Search, reason: str = "") -> Found:
     settings = dict(best.user_attrs["settings"])
     assert best.value is not None  # a complete trial has one
     counts = n_complete, n_pruned, n_failed
-    return Found(task, settings, float(best.value), *counts, seconds, again.get(best.number), again.get(0))
+    errors = [str(trial.user_attrs["error"]) for trial in trials if "error" in trial.user_attrs]
+    looks = again.get(best.number), again.get(0)
+    return Found(task, settings, float(best.value), *counts, seconds, *looks, last_error=errors[-1] if errors else "")
 
 
 # --- the second look -------------------------------------------------------------------------------------
@@ -397,7 +413,12 @@ def _again_key(number: int, draw: int) -> str:
 
 def _candidates(study: Study) -> list[int]:
     """Choose trials for the second look: the first, which is the preset, and the best; none if there is no choice."""
-    complete = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
+    by_settings: dict[str, FrozenTrial] = {}
+    for trial in study.get_trials(deepcopy=False):
+        if trial.state.name == "COMPLETE":
+            # Where a space is small, settings come again: the same ones twice are no choice.
+            by_settings.setdefault(json.dumps(trial.user_attrs["settings"], sort_keys=True), trial)
+    complete = list(by_settings.values())
     sign = -1.0 if study.direction.name == "MAXIMIZE" else 1.0
     best = sorted(complete, key=lambda trial: sign * float(trial.value or 0.0))[:_N_BEST]
     chosen = dict.fromkeys(trial.number for trial in (*(trial for trial in complete if trial.number == 0), *best))
@@ -446,7 +467,7 @@ def look_again(
             value = _judge(task, trials[number].user_attrs["settings"], _rows(task, draw), _Clock(deadline))
         except optuna.TrialPruned:
             return
-        except (HotVAEError, ValueError):
+        except _REFUSALS:
             value = None  # settings that other rows cannot be fitted with are out of the choice
         study.set_user_attr(_again_key(number, draw), value)
 
@@ -677,7 +698,11 @@ def run_trials(
             settings["n_heads"] = max(1, settings["dim"] // 64)
         shown = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
         trial.set_user_attr("settings", options | shown)
-        return _judge(task, shown, rows, _Watcher(trial, task.metric, deadline))
+        try:
+            return _judge(task, shown, rows, _Watcher(trial, task.metric, deadline))
+        except _REFUSALS as error:
+            trial.set_user_attr("error", str(error))
+            raise
 
     callbacks = []
     if n_trials is not None:
@@ -686,7 +711,7 @@ def run_trials(
         callbacks.append(optuna.study.MaxTrialsCallback(n_trials, states=_over_states()))
     left = deadline - time.time()
     if left > 0:
-        study.optimize(objective, timeout=left, catch=(HotVAEError, ValueError), callbacks=callbacks)
+        study.optimize(objective, timeout=left, catch=_REFUSALS, callbacks=callbacks)
 
 
 _Rows = tuple[tuple[Any, Any], tuple[Any, Any]]
