@@ -20,7 +20,18 @@ from hotvae.errors import ConfigError
 from hotvae.metrics import log_loss
 from hotvae.models import CLASSIFIERS
 from hotvae.settings import read_settings, train_settings
-from hotvae.tuning import SPACES, Choices, Found, Search, found_in, look_again, run_trials, search, write_preset
+from hotvae.tuning import (
+    SPACES,
+    Choices,
+    Found,
+    Numbers,
+    Search,
+    found_in,
+    look_again,
+    run_trials,
+    search,
+    write_preset,
+)
 
 LATER = 1e6
 
@@ -138,6 +149,22 @@ def test_spaces__every_parameter__belongs_to_its_model_and_the_start_is_inside()
                 assert value in [tuning._plain(option) for option in told.values]
             else:
                 assert told.low <= value <= told.high
+
+
+def test_suggest__numbers__three_digits_within_the_range():
+    space = {"share": Numbers(0.12345, 0.98765), "rate": Numbers(1e-5, 1e-2, log=True), "rows": Numbers(1, 50)}
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    for _ in range(200):
+        chosen = tuning._suggest(study.ask(), space, {})
+        for name in ("share", "rate"):
+            assert space[name].low <= chosen[name] <= space[name].high
+            ends = (space[name].low, space[name].high)
+            assert chosen[name] in ends or chosen[name] == float(f"{chosen[name]:.3g}")
+        assert isinstance(chosen["rows"], int)
+    study.enqueue_trial({"share": 0.123456})
+    assert (
+        tuning._suggest(study.ask(), space, {"share": 0.123456})["share"] == 0.123456
+    )  # the preset, to the last digit
 
 
 @pytest.mark.parametrize("model", SPACES)

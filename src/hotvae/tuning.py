@@ -589,7 +589,7 @@ def _plain(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, tuple) else value
 
 
-def _suggest(trial: Trial, space: Space) -> dict[str, Any]:
+def _suggest(trial: Trial, space: Space, start: Mapping[str, Any]) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     for name, told in space.items():
         if isinstance(told, Choices):
@@ -599,7 +599,11 @@ def _suggest(trial: Trial, space: Space) -> dict[str, Any]:
         elif isinstance(told.low, int) and isinstance(told.high, int):
             chosen[name] = trial.suggest_int(name, told.low, told.high, log=told.log)
         else:
-            chosen[name] = trial.suggest_float(name, told.low, told.high, log=told.log)
+            value = trial.suggest_float(name, told.low, told.high, log=told.log)
+            # A preset is read by people, and a fourth digit never mattered; what is given already stays as it is.
+            if value != start.get(name):
+                value = min(max(float(f"{value:.3g}"), told.low), told.high)
+            chosen[name] = value
     return chosen
 
 
@@ -686,11 +690,12 @@ def run_trials(
     recipe = recipe_of(task.cell)
     known = recipe.cls().get_params(deep=False)
     options = {"coordinates_as_features": True} if recipe.coordinates_as_features else {}
-    rows, space = _rows(task), _space(task)[1]
+    rows = _rows(task)
+    start, space = _space(task)
     study = _open_study(task, journal, seed=number)
 
     def objective(trial: Trial) -> float:
-        settings = recipe.parameters | _suggest(trial, space)
+        settings = recipe.parameters | _suggest(trial, space, start)
         # Longer than half of the run, the direct path would leave no epoch to the messages.
         if "direct_epochs" in settings and "max_epochs" in settings:
             settings["direct_epochs"] = min(settings["direct_epochs"], settings["max_epochs"] // 2)
