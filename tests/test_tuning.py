@@ -1,8 +1,12 @@
 """The search: only validation rows, resumable, pruned, in processes of its own, a preset at the end."""
 
+import os
 import re
+import signal
+import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import numpy as np
 import optuna
@@ -209,6 +213,36 @@ def test_search__in_a_process__finds_settings_and_they_train(tmp_path, capsys):
     settings = train_settings(known, ("preset", values))
     CLASSIFIERS["mlknn"](**settings.parameters)
     assert (tmp_path / "best.journal").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="asks for the processes of a group")
+@pytest.mark.parametrize("command", [("tune", "--budget", "5m", "--out", "best.toml"), ("benchmark", "--results", ".")])
+def test_workers__command_ended_by_sigterm__are_ended_with_it(command, tmp_path):
+    """A worker that goes on alone would take a core from whoever comes next, and note what nobody asked for."""
+    name = {"tune": "virtual-2000-40", "benchmark": "ablation"}[command[0]]
+    program = [sys.executable, "-m", "hotvae", command[0], name, *command[1:]]
+    program += ["--smoke", "--limit", "10m"] if command[0] == "benchmark" else []
+    process = subprocess.Popen(program, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        give_up = time.monotonic() + 60
+        while len(in_group(process.pid)) < 2 and time.monotonic() < give_up:
+            time.sleep(0.05)
+        assert len(in_group(process.pid)) == 2
+        process.terminate()
+        said = process.communicate(timeout=60)[1]
+        assert process.returncode == 130
+        assert "interrupted; the same command goes on" in said
+        assert in_group(process.pid) == []
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def in_group(group):
+    """Numbers of the processes of a group that are still running."""
+    told = subprocess.run(["ps", "-eo", "pid=,pgid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in told.splitlines()]
+    return [int(number) for number, of, state in rows if int(of) == group and not state.startswith("Z")]
 
 
 # --- the second look -------------------------------------------------------------------------------------

@@ -1,7 +1,10 @@
 """The commands ``hotvae benchmark`` and ``hotvae tune``: parse, call the library, print."""
 
 import shlex
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -98,17 +101,15 @@ def _benchmark(
             print(*cell.place)
         return
     try:
-        done = run(
-            *(store, todo),
-            jobs=jobs,
-            budget=seconds,
-            limit=longest,
-            command=_without_folders(["hotvae", *(context.obj or [])]),
-            say=lambda line: print(line, file=sys.stderr, flush=True),
-        )
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on with what is missing", file=sys.stderr)
-        raise typer.Exit(130) from None
+        with _stoppable("interrupted; the same command goes on with what is missing"):
+            done = run(
+                *(store, todo),
+                jobs=jobs,
+                budget=seconds,
+                limit=longest,
+                command=_without_folders(["hotvae", *(context.obj or [])]),
+                say=lambda line: print(line, file=sys.stderr, flush=True),
+            )
     finally:
         from hotvae.benchmark.paired import update_pairs
 
@@ -117,6 +118,23 @@ def _benchmark(
     print(f"{done.n_done} cells done, {done.n_failed} failed{left} in {duration_words(done.seconds)}: {store.folder}")
     if done.n_failed:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _stoppable(words: str) -> Iterator[None]:
+    """Say some words when interrupted, and end; SIGTERM, by which schedulers end a job, ends the workers as well."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(words, file=sys.stderr)
+        raise typer.Exit(130) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _without_folders(arguments: list[str]) -> str:
@@ -148,7 +166,7 @@ def _tune(
 
     task = Search(data=data, model=model, metric=metric, split=fold, seed=seed)
     kept = journal or out.with_suffix(".journal")
-    try:
+    with _stoppable(f"interrupted; the same command goes on from {kept}"):
         found = search(
             task,
             kept,
@@ -157,9 +175,6 @@ def _tune(
             n_trials=trials,
             say=lambda line: print(line, file=sys.stderr, flush=True),
         )
-    except KeyboardInterrupt:
-        print(f"interrupted; the same command goes on from {kept}", file=sys.stderr)
-        raise typer.Exit(130) from None
     write_preset(out, found, _without_folders(["hotvae", *(context.obj or [])]))
     print(f"{found.n_complete} trials finished, {found.n_pruned} pruned, {found.n_failed} failed")
     if found.last_error:
