@@ -165,10 +165,9 @@ def test_suggest__numbers__three_digits_within_the_range():
             ends = (space[name].low, space[name].high)
             assert chosen[name] in ends or chosen[name] == float(f"{chosen[name]:.3g}")
         assert isinstance(chosen["rows"], int)
-    study.enqueue_trial({"share": 0.123456})
-    assert (
-        tuning._suggest(study.ask(), space, {"share": 0.123456})["share"] == 0.123456
-    )  # the preset, to the last digit
+    preset = {"share": 0.123456}
+    study.enqueue_trial(preset)
+    assert tuning._suggest(study.ask(), space, preset)["share"] == preset["share"]  # to the last digit
 
 
 @pytest.mark.parametrize("model", SPACES)

@@ -81,6 +81,14 @@ def test_page__known_verdicts__counted_and_said(store, tmp_path):
     assert "HA on yeast (0.500, paper 0.795)" in text
 
 
+def test_page__measure_that_was_not_compared__is_no_tie(store, tmp_path):
+    path = store.folder / "paired.json"
+    told = json.loads(path.read_text())
+    del told["pairs"]["tables/yeast/0/mpvae"]["metrics"]["example_f1"]
+    path.write_text(json.dumps(told))
+    assert ": 1 win, 1 tie, 1 loss; 1 not compared yet." in page(store, tmp_path)
+
+
 def test_page__nearly_reached__enough_digits_to_see_it(store, tmp_path):
     """The paper prints .7947 for yeast: .7946 must not read as 0.795, paper 0.795."""
     for seed in range(3):

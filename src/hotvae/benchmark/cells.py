@@ -48,8 +48,8 @@ Result = TypeVar("Result")
 PAIRED_METRICS = ("example_f1", "micro_f1", "macro_f1", "hamming_accuracy")
 """Measures of predictions whose rows are kept for paired tests."""
 
-# A preset is HOT-VAE's; of it, a rival takes how rows are read and how its own perceptron is shaped.
 _WORDS = ("max_words", "min_word_count")
+# A preset is HOT-VAE's; of it, a rival takes how rows are read and how its own perceptron is shaped.
 _SHARED = (
     *(
         "encoder_widths",

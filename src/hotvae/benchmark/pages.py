@@ -237,9 +237,11 @@ def _table_sentences(
     if wins + ties + losses:
         n_rivals = len({rival for (rival, _, _), each in verdicts.items() if each is not None})
         n_sets = len({data for (_, data, _), each in verdicts.items() if each is not None})
+        n_open = list(verdicts.values()).count(None)  # without a sign in the tables, they would pass for ties
         sentences.append(
             f"{title} against {plural(n_rivals, 'rival')} on {plural(n_sets, 'set')} in ebF1, miF1, maF1 and HA: "
-            f"{plural(wins, 'win')}, {plural(ties, 'tie')}, {losses} {'loss' if losses == 1 else 'losses'}."
+            f"{plural(wins, 'win')}, {plural(ties, 'tie')}, {losses} {'loss' if losses == 1 else 'losses'}"
+            + (f"; {n_open} not compared yet." if n_open else ".")
         )
     above: list[str] = []
     below: list[str] = []
