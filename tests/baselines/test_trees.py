@@ -171,3 +171,25 @@ def test_boosted_trees__table_of_zeros_and_ones__needs_two_bins():
 
     assert _n_bins(bits) == 2
     assert _n_bins(rng.normal(size=(600, 1))) == 255
+
+
+def test_boosted_trees__column_that_cannot_be_split__is_left_out_and_nothing_changes():
+    from hotvae.baselines.boosting import _splittable
+
+    rng = np.random.default_rng(0)
+    useful = rng.normal(size=(90, 3))
+    present = useful[:, 1] + 0.3 * rng.normal(size=90) > 0
+    rare, enough = np.zeros(90), np.zeros(90)
+    rare[np.flatnonzero(present)[:9]] = 1.0  # tells the label, in one row too few
+    enough[np.flatnonzero(present)[:10]] = 1.0
+    X = np.column_stack([rare, useful, enough])
+    columns = _splittable(X, 10)
+    np.testing.assert_array_equal(columns, [1, 2, 3, 4])
+    settings = {"min_samples_leaf": 10, "max_leaf_nodes": 6}
+    with_all, without = (boost(X, present, 15, 0, kept, **settings) for kept in (None, columns))
+    np.testing.assert_array_equal(with_all.trees.feature, without.trees.feature)
+    np.testing.assert_array_equal(with_all.odds(X), without.odds(X))
+    assert set(np.unique(without.trees.feature)) <= {-1, 1, 2, 3, 4}
+    # Where nothing can be split there is still a model: the rate.
+    np.testing.assert_array_equal(_splittable(X[:, :1], 10), [0])
+    BoostedTrees(max_rounds=2, min_leaf_rows=50, n_threads=1).fit(X, np.column_stack([present, ~present]))

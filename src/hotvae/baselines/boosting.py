@@ -53,7 +53,14 @@ class Boosted(NamedTuple):
         return Boosted(self.trees.between(0, n_rounds), self.steps[first:end], self.start)
 
 
-def boost(features: NDArray[Any], present: NDArray[np.bool_], n_rounds: int, seed: int, **settings: Any) -> Boosted:
+def boost(
+    features: NDArray[Any],
+    present: NDArray[np.bool_],
+    n_rounds: int,
+    seed: int,
+    columns: NDArray[np.intp] | None = None,
+    **settings: Any,
+) -> Boosted:
     """Boost trees for one label and keep what prediction needs.
 
     Parameters
@@ -66,6 +73,8 @@ def boost(features: NDArray[Any], present: NDArray[np.bool_], n_rounds: int, see
         Trees.
     seed : int
         Decides the columns each split looks at.
+    columns : ndarray of int, optional
+        Columns that trees may split; all unless told.
     **settings
         Further parameters of scikit-learn's ``HistGradientBoostingClassifier``.
 
@@ -80,8 +89,9 @@ def boost(features: NDArray[Any], present: NDArray[np.bool_], n_rounds: int, see
     >>> expit(model.odds(X[[0, 39]])[:, -1]).round(1)
     array([0.1, 0.9])
     """
+    taken = np.arange(features.shape[1]) if columns is None else columns
     model = HistGradientBoostingClassifier(max_iter=n_rounds, early_stopping=False, random_state=seed, **settings).fit(
-        features, present
+        features[:, taken], present
     )
     parts, steps = [], []
     # The trees stand in private attributes only; a test compares our predictions with scikit-learn's own.
@@ -90,7 +100,7 @@ def boost(features: NDArray[Any], present: NDArray[np.bool_], n_rounds: int, see
         is_leaf = nodes["is_leaf"].astype(bool)
         parts.append(
             Trees(
-                np.where(is_leaf, -1, nodes["feature_idx"]).astype(np.int32),
+                np.where(is_leaf, -1, taken[nodes["feature_idx"]]).astype(np.int32),
                 nodes["num_threshold"].astype(np.float64),
                 np.where(is_leaf, -1, nodes["left"].astype(np.int64)).astype(np.int32),
                 np.where(is_leaf, -1, nodes["right"].astype(np.int64)).astype(np.int32),
@@ -118,7 +128,7 @@ class BoostedTrees(LabelClassifier):
     penalty : float
         On the squared values of leaves.
     feature_share : float
-        Share of the columns that a split looks at.
+        Share of the columns that a split looks at, out of those that can be split.
     validation_fraction : float
         Share of rows held out to choose the rounds and thresholds.
     random_state : int, RandomState or None
@@ -138,7 +148,9 @@ class BoostedTrees(LabelClassifier):
     Notes
     -----
     Sparse features are made dense for fitting, as scikit-learn's trees need them. A label with gaps is learned from
-    the rows it was observed in; a label of one class keeps its rate.
+    the rows it was observed in; a label of one class keeps its rate. A column whose commonest value leaves fewer than
+    ``min_leaf_rows`` rows aside, such as a rare word, cannot be split and is left out, which saves most of the time on
+    a bag of words.
 
     Examples
     --------
@@ -187,28 +199,34 @@ class BoostedTrees(LabelClassifier):
     def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
         n_rounds = require_count("max_rounds", self.max_rounds)
         rows = dense(train.features)
+        least = require_count("min_leaf_rows", self.min_leaf_rows)
         share = require_number("feature_share", self.feature_share, above=True)
         if share > 1:
             raise ConfigError(f"feature_share must be at most 1; got {self.feature_share!r}.")
         settings = {
             "learning_rate": require_number("learning_rate", self.learning_rate, above=True),
             "max_leaf_nodes": require_count("max_leaves", self.max_leaves, least=2),
-            "min_samples_leaf": require_count("min_leaf_rows", self.min_leaf_rows),
+            "min_samples_leaf": least,
             "l2_regularization": require_number("penalty", self.penalty),
             "max_features": share,
             "max_bins": _n_bins(rows),
         }
-        members = [(group.rows, label) for group in label_groups(train.labels) for label in group.labels]
+        members = [
+            (group.rows, columns, label)
+            for group in label_groups(train.labels)
+            for columns in [_splittable(rows[group.rows], least)]
+            for label in group.labels
+        ]
         held = None if validation is None else dense(validation.features)
         losses, n_cells = np.zeros(n_rounds), 0
         self.rates_ = label_rates(train.labels)
         self.boosted_: dict[int, Boosted] = {}
 
-        def learn(member: tuple[NDArray[np.intp], np.intp]) -> float:
+        def learn(member: tuple[NDArray[np.intp], NDArray[np.intp], np.intp]) -> float:
             nonlocal losses, n_cells
-            own, label = member
+            own, columns, label = member
             present = train.labels[own, label] == 1
-            model = boost(rows[own], present, n_rounds, seed, **settings)
+            model = boost(rows[own], present, n_rounds, seed, columns, **settings)
             self.boosted_[int(label)] = model
             truth, told = (present, model.odds(rows[own])) if held is None else (None, model.odds(held))
             if validation is not None:
@@ -267,3 +285,10 @@ def _n_bins(rows: NDArray[np.float64]) -> int:
     """Bins that lose nothing: a table of 0 and 1 needs two, and is done in a fraction of the time."""
     most = max(len(np.unique(rows[:, column])) for column in range(rows.shape[1]))
     return int(np.clip(most, 2, _MOST_BINS))
+
+
+def _splittable(rows: NDArray[np.float64], least: int) -> NDArray[np.intp]:
+    """Columns that have room for a split with `least` rows on either side; all where none has."""
+    commonest = np.array([np.unique(column, return_counts=True)[1].max() for column in rows.T])
+    columns = np.flatnonzero(commonest <= len(rows) - least)
+    return columns if len(columns) else np.arange(rows.shape[1])
