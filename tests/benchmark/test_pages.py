@@ -12,7 +12,7 @@ from hotvae.benchmark.figures import LEAST_SPAN, series_figure
 from hotvae.benchmark.notes import cost_note
 from hotvae.benchmark.pages import write_pages
 from hotvae.benchmark.store import Store
-from hotvae.benchmark.summaries import Mean, counted, joined, mean_of, verdict
+from hotvae.benchmark.summaries import Mean, counted, joined, mean_of, silent_fits, verdict
 from hotvae.errors import ConfigError, DataError
 from hotvae.metrics import MEASURES
 
@@ -137,6 +137,31 @@ def test_page__oracle__apart_from_the_honest_numbers(store, tmp_path):
 def smoke_pages(smoke_store, tmp_path_factory):
     folder = tmp_path_factory.mktemp("docs")
     return folder, write_pages(smoke_store, folder)
+
+
+def kept(variant, seed, epoch, data="yeast", **settings):
+    cell = Cell("tables", variant, variant, data, seed=seed)
+    return line(cell, epoch=epoch, settings=settings)
+
+
+def test_silent_fits__counts_epochs_before_messages_and_no_other_model():
+    lines = [kept("hotvae", 0, 5, direct_epochs=5), kept("hotvae", 1, 6, direct_epochs=5)]
+    lines += [kept("hotvae", 0, 1, "scene", direct_epochs=0), kept("plain", 0, 1)]
+    assert silent_fits(lines) == ["1 of 2 fits on yeast"]
+    assert silent_fits(lines[1:]) == []
+
+
+def test_page__epoch_before_messages__is_told(tmp_path):
+    store = Store(tmp_path / "results")
+    store.append(kept("hotvae", 0, 4, direct_epochs=5))
+    for variant in ("prior", "complete"):
+        cell = Cell("table-prior", variant, "hotvae", "yeast")
+        store.append(line(cell, epoch=4, settings={"direct_epochs": 5}))
+    write_pages(store, tmp_path / "docs")
+    page = (tmp_path / "docs" / "benchmarks.md").read_text()
+    assert "In 1 of 1 fit on yeast the validation rows keep an epoch before labels begin to pass messages" in page
+    assert "On yeast both graphs give the same model to the last digit" in page
+    assert "In 2 of 2 fits on yeast the epoch kept lies before labels pass messages" in page
 
 
 def test_pages__smoke_of_every_experiment__every_section_and_picture(smoke_pages):

@@ -10,7 +10,7 @@ from hotvae.benchmark.figures import level_figure, save_figure
 from hotvae.benchmark.notes import cost_note
 from hotvae.benchmark.paired import read_pairs
 from hotvae.benchmark.store import Store
-from hotvae.benchmark.summaries import counted, joined, markdown_table, mean_of, plural, verdict
+from hotvae.benchmark.summaries import counted, joined, markdown_table, mean_of, plural, silent_fits, verdict
 from hotvae.metrics.ecology import MEASURES
 
 Groups = dict[tuple[str, str, int], list[dict[str, Any]]]
@@ -143,6 +143,13 @@ def communities_page(store: Store, groups: Groups, docs: Path) -> tuple[str, lis
         pictured[section.title] = section.pictured()
         sentences += section.sentences(first)
     sentences += _row_sentences(store, places, titles, first)
+    silent = silent_fits(line for place in places for line in groups.get((first, *place), []))
+    if silent:
+        sentences.append(
+            f"In {joined(silent)} the validation rows keep an epoch before species begin to pass messages "
+            f"(`direct_epochs`): what {titles[first]} says of single species there is said by its direct path, and how "
+            "species go together by the label branch and the covariance, learned after it."
+        )
     pictures = []
     shown = ""
     for level in _LEVELS:

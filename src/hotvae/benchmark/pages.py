@@ -24,6 +24,7 @@ from hotvae.benchmark.summaries import (
     mean_of,
     metric_mean,
     plural,
+    silent_fits,
     verdict,
 )
 from hotvae.errors import DataError
@@ -286,6 +287,12 @@ def _table_sentences(
             f"{plural(plain[1], 'tie')}, {plain[2]} {'loss' if plain[2] == 1 else 'losses'}, for {min(ratios):.1f} to "
             f"{max(ratios):.1f} times the processor time of a fit."
         )
+    silent = silent_fits(line for place in sets for line in groups.get((first, *place), []))
+    if silent:
+        sentences.append(
+            f"In {joined(silent)} the validation rows keep an epoch before labels begin to pass messages "
+            "(`direct_epochs`): the label decoder is silent there, and the prediction is that of the direct path."
+        )
     return sentences
 
 
@@ -352,6 +359,7 @@ def _layers(groups: Groups, docs: Path, pictures: list[Path]) -> tuple[list[str]
     figure = series_figure(series, list(titles.values()), "rounds of messages", "maF1")
     pictures.append(save_figure(figure, docs / "images" / "benchmark_layers.png"))
     parts.append("![maF1 by the number of rounds](images/benchmark_layers.png)\n")
+    parts += _silent_note(groups)
     return sentences, "\n".join(parts)
 
 
@@ -412,6 +420,7 @@ def _prior(groups: Groups, pairs: Mapping[str, Any]) -> tuple[list[str], str]:
     experiment = EXPERIMENTS["table-prior"]
     sets, rows = _sets(groups, experiment), []
     better = {"prior": 0, "complete": 0}
+    same: list[str] = []
     facts = paper()
     for data, split in sets:
         means = {name: metric_mean(groups.get((name, data, split), []), "median_auc") for name in better}
@@ -424,14 +433,31 @@ def _prior(groups: Groups, pairs: Mapping[str, Any]) -> tuple[list[str], str]:
         row.append("–" if difference is None else _gap(difference, 4))
         rows.append(row)
         prior, complete = means["prior"], means["complete"]
-        if prior is not None and complete is not None and prior.value != complete.value:
-            better["prior" if prior.value > complete.value else "complete"] += 1
+        if prior is not None and complete is not None:
+            if prior.value != complete.value:
+                better["prior" if prior.value > complete.value else "complete"] += 1
+            else:
+                same.append(data)
     sentence = (
         f"By median AUC the graph of labels that occur together is better on {plural(better['prior'], 'set')}, the "
         f"complete graph on {plural(better['complete'], 'set')}."
     )
     head = ["median AUC", "prior graph", "paper", "complete graph", "paper", "log loss, prior − complete"]
-    return [sentence], markdown_table(head, rows)
+    parts = [markdown_table(head, rows)]
+    if same:
+        parts.append(
+            f"On {joined(same)} both graphs give the same model to the last digit: every two labels occur together in "
+            "some row, so that the graphs are one, or no message is passed in the epoch kept.\n"
+        )
+    return [sentence], "\n".join([*parts, *_silent_note(groups)])
+
+
+def _silent_note(groups: Groups) -> list[str]:
+    """Tell readers of an experiment on messages in which of its fits none is passed."""
+    silent = silent_fits(line for lines in groups.values() for line in lines)
+    if not silent:
+        return []
+    return [f"In {joined(silent)} the epoch kept lies before labels pass messages: there the decoder is silent.\n"]
 
 
 def _gap(found: Mapping[str, float], digits: int) -> str:
@@ -480,7 +506,7 @@ def _ablation(groups: Groups, pairs: Mapping[str, Any]) -> tuple[list[str], str]
         told += [f"significantly better: {joined(helps)}"] if helps else []
         if told:
             sentences.append(f"Ablation on {data}, by log loss against the full model: {'; '.join(told)}.")
-    return sentences, "\n".join(parts)
+    return sentences, "\n".join([*parts, *_silent_note(groups)])
 
 
 # --- what is not here ------------------------------------------------------------------------------------
