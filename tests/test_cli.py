@@ -192,6 +192,16 @@ def test_train__json__is_one_object_that_tells_the_run(folder, tmp_path, run):
     assert not (tmp_path / "m.state").exists()
 
 
+@pytest.mark.parametrize(("direct_epochs", "is_silent"), [(2, True), (0, False)])
+def test_train__epoch_before_messages__is_told_there_and_in_info(folder, tmp_path, run, direct_epochs, is_silent):
+    setting = ["--set", f"direct_epochs={direct_epochs}", "--quiet", "--out", tmp_path / "m"]
+    _, trained, _ = run("train", folder / "region.csv", *ROLES, *QUICK, *setting)
+    _, told, _ = run("info", tmp_path / "m")
+    for out in (trained, told):
+        (line,) = [line for line in out.splitlines() if line.startswith("best epoch")]
+        assert (" of 2, before labels pass messages (stopped: max_epochs)" in line) is is_silent
+
+
 def test_train__text__says_what_to_type_next_and_it_works(folder, tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pd.read_csv(folder / "region.csv").to_csv("my sites.csv", index=False)
