@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from hotvae.benchmark import cells
-from hotvae.benchmark.cells import VARIANTS, printed_ranking, read_parts, recipe_of, run_cell
+from hotvae.benchmark.cells import read_parts, recipe_of, run_cell
 from hotvae.benchmark.experiments import EXPERIMENTS, TUNED, Cell, searched_sets
+from hotvae.benchmark.variants import VARIANTS, printed_ranking
 from hotvae.classifier import LabelClassifier
-from hotvae.config import FrontConfig
+from hotvae.config import FrontConfig, NetConfig
 from hotvae.data.catalog import CatalogData, catalog_names, describe
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import split_dataset
@@ -24,6 +25,8 @@ from hotvae.errors import ConfigError, DataError
 from hotvae.estimator import HotVAEClassifier
 from hotvae.metrics import MEASURES, log_loss, macro_f1
 from hotvae.models import CLASSIFIERS
+from hotvae.net.losses import bce_loss
+from hotvae.net.model import HotVAE
 from hotvae.thresholds import apply_thresholds, tune_thresholds
 from hotvae.tuning import SPACES
 
@@ -343,6 +346,67 @@ def test_printed_ranking_variant__large_weight__pushes_all_probabilities_up():
         ).fit(data.features, data.labels)
         means[model] = fitted.predict_proba(data.features).mean()
     assert means["hotvae-printed-ranking"] > means["hotvae"] + 0.1
+
+
+@pytest.fixture
+def both_branches():
+    """A network's output for some rows, one label of which was not observed."""
+    torch.manual_seed(0)
+    network = HotVAE(3, 4, NetConfig(dim=8, encoder_widths=(8,), conditional=False, n_layers=2))
+    labels = torch.tensor([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, torch.nan, 0.0]])
+    return network, torch.randn(2, 3), labels
+
+
+def terms_of(model, network, features, labels):
+    torch.manual_seed(1)  # the same latent noise for every model
+    return model._objective(network)[0](features, labels)
+
+
+def test_light_label_branch__terms__feature_branch_and_half_of_the_label_branch(both_branches):
+    full, alone, light = (
+        terms_of(cls(), *both_branches)
+        for cls in (CLASSIFIERS["hotvae"], VARIANTS["hotvae-feature-branch"], VARIANTS["hotvae-light-label-branch"])
+    )
+    for name in ("bce", "intermediate", "ranking"):
+        label_part = full[name] - alone[name]
+        assert (label_part > 0).all()
+        torch.testing.assert_close(light[name], alone[name] + label_part / 2)
+    torch.testing.assert_close(light["kl"], full["kl"])
+    assert (alone["kl"] == 0).all()
+
+
+def test_smoothed_labels__bce__is_that_of_labels_moved_towards_one_half(both_branches):
+    network, features, labels = both_branches
+    found = terms_of(VARIANTS["hotvae-smoothed-labels"](), *both_branches)
+    torch.manual_seed(1)
+    output = network(features, labels)
+    soft = 0.95 * labels + 0.025
+    wanted = sum(bce_loss(branch.layer_logits[-1], soft) for branch in (output.feature, output.label))
+    torch.testing.assert_close(found["bce"], wanted)
+    torch.testing.assert_close(found["kl"], terms_of(CLASSIFIERS["hotvae"](), *both_branches)["kl"])
+
+
+def test_rising_kl__epochs__weight_rises_to_the_tenth(both_branches):
+    network, features, labels = both_branches
+    whole = terms_of(CLASSIFIERS["hotvae"](), *both_branches)
+    model = VARIANTS["hotvae-rising-kl"]()
+    terms = model._objective(network)[0]
+    for epoch, share in ((1, 0.1), (5, 0.5), (10, 1.0), (30, 1.0)):
+        network.begin_epoch(epoch)
+        torch.manual_seed(1)
+        found = terms(features, labels)
+        torch.testing.assert_close(found["kl"], share * whole["kl"])
+        torch.testing.assert_close(found["bce"], whole["bce"])
+
+
+def test_recipe__setting_in_times__is_that_of_the_preset_multiplied():
+    def recipe(**times):
+        return recipe_of(Cell("ablation", "changed", "hotvae", "bibtex", settings={"times": times})).parameters
+
+    preset = recipe()
+    assert recipe(encoder_widths=0.5)["encoder_widths"] == tuple(width // 2 for width in preset["encoder_widths"])
+    assert recipe(encoder_dropout=0.5)["encoder_dropout"] == preset["encoder_dropout"] / 2
+    assert recipe(batch_size=0.5)["batch_size"] == CLASSIFIERS["hotvae"]().batch_size // 2  # a default of no preset
 
 
 def test_variants__are_classifiers__with_hotvae_settings():

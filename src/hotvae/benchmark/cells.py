@@ -19,11 +19,10 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from hotvae.benchmark.experiments import TUNED, Cell
+from hotvae.benchmark.variants import VARIANTS
 from hotvae.classifier import LabelClassifier
 from hotvae.data.catalog import describe, load
 from hotvae.data.dataset import Dataset
@@ -36,12 +35,9 @@ from hotvae.estimator import HotVAEClassifier
 from hotvae.graph import phylogeny_graph
 from hotvae.metrics import MEASURES, all_measures, log_loss, richness_coverage, site_pairs
 from hotvae.models import CLASSIFIERS, find_classifier
-from hotvae.net.losses import ranking_loss
-from hotvae.net.model import HotVAEOutput
 from hotvae.runs import json_ready
 from hotvae.settings import ALIASES, OPTIONS, read_preset, read_settings, train_settings
 from hotvae.thresholds import apply_thresholds, evaluate_protocols
-from hotvae.training import Terms
 
 Result = TypeVar("Result")
 
@@ -80,130 +76,6 @@ PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("plant", "trees",
 """Sets without a preset of their own, and one that they resemble and that has."""
 _VIRTUAL = re.compile(r"virtual-(\d+)-(\d+)(?:-x([12]))?")
 _RELATIVES = 5  # as in hotvae train --graph tree.nwk
-
-
-# --- variants that are no setting ------------------------------------------------------------------------
-
-
-class FeatureBranchOnly(HotVAEClassifier):
-    """HOT-VAE that never sees labels as input: the label branch is not trained and nothing is aligned.
-
-    Examples
-    --------
-    >>> FeatureBranchOnly(dim=8).dim
-    8
-    """
-
-    title = "HOT-VAE without label branch"
-
-    def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:
-        terms, weights = super()._objective(cast(nn.Module, _OneBranch(network)))  # it is only called
-
-        def feature_terms(features: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
-            # Terms are sums over two branches, and here both are the same one.
-            found = terms(features, labels)
-            return {name: torch.zeros_like(term) if name == "kl" else term / 2 for name, term in found.items()}
-
-        return feature_terms, weights
-
-
-class _OneBranch:
-    """A network whose label branch is a copy of its feature branch."""
-
-    def __init__(self, network: nn.Module) -> None:
-        self.network = network
-
-    def __call__(self, *inputs: Tensor, **options: Any) -> Any:
-        output = self.network(*inputs, **options)
-        return HotVAEOutput(feature=output.feature, label=output.feature)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.network, name)
-
-
-class PrintedRanking(HotVAEClassifier):
-    """HOT-VAE with the ranking loss as printed, which raises present and absent labels together (paper note P2).
-
-    Examples
-    --------
-    >>> PrintedRanking(dim=8).dim
-    8
-    """
-
-    title = "HOT-VAE, printed ranking sign"
-
-    def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:
-        heard: list[HotVAEOutput] = []
-
-        class Heard(_OneBranch):
-            def __call__(self, *inputs: Tensor, **options: Any) -> Any:
-                heard[:] = [self.network(*inputs, **options)]
-                return heard[0]
-
-        terms, weights = super()._objective(cast(nn.Module, Heard(network)))
-
-        def printed_terms(features: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
-            found = dict(terms(features, labels))
-            if "ranking" in found:
-                output = heard[0]
-                asked = labels if output.asked is None else output.asked
-                found["ranking"] = sum(
-                    (
-                        printed_ranking(branch.layer_logits[-1].sigmoid(), wanted, self.ranking_scale)
-                        for branch, wanted in ((output.feature, labels), (output.label, asked))
-                    ),
-                    start=torch.zeros_like(found["ranking"]),
-                )
-            return found
-
-        return printed_terms, weights
-
-
-def printed_ranking(probs: Tensor, labels: Tensor, scale: float) -> Tensor:
-    r"""Ranking loss with the paper's sign: mean over pairs of :math:`e^{-a(p_r + p_s)} / a`.
-
-    Parameters
-    ----------
-    probs, labels : Tensor of shape (batch, label)
-        Probabilities; 0, 1 or NaN.
-    scale : float
-        Steepness a.
-
-    Returns
-    -------
-    Tensor of shape (batch,)
-
-    Examples
-    --------
-    >>> printed_ranking(torch.tensor([[0.2, 0.3]]), torch.tensor([[1.0, 0.0]]), 1.0)
-    tensor([0.6065])
-    """
-    return ranking_loss(torch.where(labels == 1, probs, -probs), labels, scale)
-
-
-class KeptByKnown(HotVAEClassifier):
-    """HOT-VAE whose kept epoch is the best one given half of the labels, instead of given none.
-
-    Examples
-    --------
-    >>> KeptByKnown(dim=8).dim
-    8
-    """
-
-    title = "HOT-VAE, epoch by what is told"
-
-    def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
-        network = super()._build(n_features, n_labels, graph, initial_logits)
-        cast(Any, network).selects_told = True  # read by the training loop
-        return network
-
-
-VARIANTS: dict[str, type[LabelClassifier]] = {
-    "hotvae-feature-branch": FeatureBranchOnly,
-    "hotvae-printed-ranking": PrintedRanking,
-    "hotvae-kept-by-known": KeptByKnown,
-}
-"""Models of experiments that no setting gives."""
 
 
 # --- settings --------------------------------------------------------------------------------------------
@@ -277,7 +149,7 @@ def recipe_of(cell: Cell) -> Recipe:
         preset |= {name: max(preset[name], known[name]) for name in _AT_LEAST if name in preset}
     own = dict(cell.settings)
     smoke = {name: value for name, value in own.pop("smoke", {}).items() if name in known}
-    graph = own.pop("graph", None)
+    graph, times = own.pop("graph", None), own.pop("times", {})
     settings = train_settings(
         known,
         (f"preset of {preset_name}", preset),
@@ -288,11 +160,19 @@ def recipe_of(cell: Cell) -> Recipe:
     parameters = dict(settings.parameters)
     if graph is not None:
         parameters["graph"] = graph
+    parameters |= {name: _times(parameters.get(name, known[name]), factor) for name, factor in times.items()}
     words = None
     if _features_of(cell.data) == "text" and "encoder" not in known:
         told = read_preset(preset_name, _WORDS)
         words = {name: told[name] for name in _WORDS if name in told}
     return Recipe(cls, parameters, settings.coordinates_as_features, words)
+
+
+def _times(value: Any, factor: float) -> Any:
+    """Multiply a setting, whatever a preset says it is; widths and counts stay whole numbers."""
+    if isinstance(value, tuple | list):
+        return tuple(_times(each, factor) for each in value)
+    return max(1, round(value * factor)) if isinstance(value, int) else value * factor
 
 
 def _features_of(data: str) -> str:
