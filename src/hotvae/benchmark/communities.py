@@ -148,7 +148,7 @@ def communities_page(store: Store, groups: Groups, docs: Path) -> tuple[str, lis
         sentences.append(
             f"In {joined(silent)} the validation rows keep an epoch before species begin to pass messages "
             f"(`direct_epochs`): what {titles[first]} says of single species there is said by its direct path, and how "
-            "species go together by the label branch and the covariance, learned after it."
+            "species go together by its label branch and its covariance."
         )
     pictures = []
     shown = ""
