@@ -474,7 +474,8 @@ def _ablation(groups: Groups, pairs: Mapping[str, Any]) -> tuple[list[str], str]
     titles, sets = _titles_of_variants(groups, experiment), _sets(groups, experiment)
     parts = [
         "Differences are changed minus full model, with the interval of a paired bootstrap: a change helps where "
-        "F1 rises (`+`) or the log loss falls (`-`).\n"
+        "F1 rises (`+`) or the log loss falls (`-`). The interval covers the chance in test rows, not the chance in a "
+        "fit, which the ± of the means tells: differences smaller than that another seed may turn round.\n"
     ]
     sentences = []
     restricted = {variant.name: variant.data for variant in experiment.variants}
