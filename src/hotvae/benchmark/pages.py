@@ -347,10 +347,10 @@ def _layers(groups: Groups, docs: Path, pictures: list[Path]) -> tuple[list[str]
         higher = measure == "maF1"
         best = []
         for place in sets:
-            known = {name: mean.value for name in titles if (mean := table[name, place]) is not None}
+            known = {name: mean for name in titles if (mean := table[name, place]) is not None}
             if len(known) > 1:
-                top = (max if higher else min)(known, key=lambda name: known[name])
-                best.append(f"{titles[top]} on {place[0]}")
+                top = (max if higher else min)(known, key=lambda name: known[name].value)
+                best.append(f"{titles[top]} on {place[0]}" + _how_sure(known[top], next(iter(known.values()))))
         if best:
             sentences.append(f"Best depth by {measure}: {joined(best)}.")
     series = {
@@ -361,6 +361,15 @@ def _layers(groups: Groups, docs: Path, pictures: list[Path]) -> tuple[list[str]
     parts.append("![maF1 by the number of rounds](images/benchmark_layers.png)\n")
     parts += _silent_note(groups)
     return sentences, "\n".join(parts)
+
+
+def _how_sure(top: Mean, first: Mean) -> str:
+    """Say where the best depth is no better than the first as far as seeds can tell."""
+    if top is first:
+        return ""
+    if top.half is None or first.half is None:
+        return " (one seed)"
+    return " (within the interval of the first)" if abs(top.value - first.value) <= max(top.half, first.half) else ""
 
 
 def _depth(groups: Groups, docs: Path, pictures: list[Path]) -> tuple[list[str], str]:
@@ -434,10 +443,10 @@ def _prior(groups: Groups, pairs: Mapping[str, Any]) -> tuple[list[str], str]:
         rows.append(row)
         prior, complete = means["prior"], means["complete"]
         if prior is not None and complete is not None:
-            if prior.value != complete.value:
-                better["prior" if prior.value > complete.value else "complete"] += 1
-            else:
+            if f"{prior.value:.4f}" == f"{complete.value:.4f}":
                 same.append(data)
+            else:
+                better["prior" if prior.value > complete.value else "complete"] += 1
     sentence = (
         f"By median AUC the graph of labels that occur together is better on {plural(better['prior'], 'set')}, the "
         f"complete graph on {plural(better['complete'], 'set')}."
@@ -446,8 +455,8 @@ def _prior(groups: Groups, pairs: Mapping[str, Any]) -> tuple[list[str], str]:
     parts = [markdown_table(head, rows)]
     if same:
         parts.append(
-            f"On {joined(same)} both graphs give the same model to the last digit: every two labels occur together in "
-            "some row, so that the graphs are one, or no message is passed in the epoch kept.\n"
+            f"On {joined(same)} both graphs agree to four digits: where every two labels occur together in some row "
+            "the graphs are one, and where the epoch kept passes no message they have no say.\n"
         )
     return [sentence], "\n".join([*parts, *_silent_note(groups)])
 
@@ -487,6 +496,8 @@ def _ablation(groups: Groups, pairs: Mapping[str, Any]) -> tuple[list[str], str]
             if restricted[name] and data not in restricted[name]:
                 continue
             lines = groups.get((name, data, split), [])
+            if not lines:
+                continue
             row = [title]
             for metric, digits in (("macro_f1", 3), ("micro_f1", 3), ("log_loss", 4)):
                 mean = metric_mean(lines, metric)
