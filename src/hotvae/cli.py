@@ -706,7 +706,6 @@ def info(model_folder: Model, as_json: Json = False) -> None:
         "best_epoch": None if history is None else history.best_epoch,
         "n_epochs": None if history is None else len(history.records),
         "stopped": None if history is None else history.stopped,
-        "direct_epochs": getattr(model, "direct_epochs", 0),
         "thresholds": model.thresholds_,
         "memory": None if memory is None else {**stored["memory"], "n_rows": len(memory.places)},
         "training": card,
@@ -722,7 +721,9 @@ def info(model_folder: Model, as_json: Json = False) -> None:
         "rows": f"{card.get('n_train', '?')} for training, {card.get('n_validation', '?')} for validation",
         "labels": f"{len(result['labels'])}: {listed(result['labels'], 8)}",
         "features": f"{len(result['features'])}: {listed(result['features'], 8)}",
-        "best epoch": "no epochs" if history is None else _best_epoch(result),
+        "best epoch": "no epochs"
+        if history is None
+        else _best_epoch(result, result["settings"].get("direct_epochs", 0)),
         "thresholds": ", ".join(f"{name} {value:g}" for name, value in model.thresholds_.items()) or "none tuned",
         "settings": ", ".join(f"{name}={value}" for name, value in stored["params"].items()),
     }
@@ -814,9 +815,9 @@ def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     Console(width=None if sys.stdout.isatty() else 90).print(grid)
 
 
-def _best_epoch(told: Mapping[str, Any]) -> str:
+def _best_epoch(told: Mapping[str, Any], direct_epochs: int) -> str:
     """Name the epoch that was kept, and say so where its label decoder is silent."""
-    silent = ", before labels pass messages" if told["best_epoch"] <= told["direct_epochs"] else ""
+    silent = ", before labels pass messages" if told["best_epoch"] <= direct_epochs else ""
     return f"{told['best_epoch']} of {told['n_epochs']}{silent} (stopped: {told['stopped']})"
 
 
@@ -827,7 +828,7 @@ def _print_training(summary: Mapping[str, Any], title: str, table: Path | None) 
     without = f" (left out: {listed(summary['dropped_labels'])})" if summary["dropped_labels"] else ""
     print(f"labels      {summary['n_labels']}{without}")
     if summary["best_epoch"] is not None:
-        print(f"best epoch  {_best_epoch(summary)}")
+        print(f"best epoch  {_best_epoch(summary, summary['direct_epochs'])}")
     if summary["peak_memory_gb"] is not None:
         print(f"memory      {summary['peak_memory_gb']:.2f} GB at most")
     if summary["test"] is not None:
