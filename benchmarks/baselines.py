@@ -31,11 +31,11 @@ import numpy as np
 from scipy import sparse
 
 from hotvae import read_table, split_dataset, virtual_region
+from hotvae.estimators.registry import CLASSIFIERS
+from hotvae.estimators.thresholds import evaluate, evaluate_protocols
+from hotvae.jobs.settings import read_preset
 from hotvae.metrics import log_loss
-from hotvae.models import CLASSIFIERS
-from hotvae.report import write_text
-from hotvae.settings import read_preset
-from hotvae.thresholds import evaluate, evaluate_protocols
+from hotvae.report.demo_page import write_text
 
 SHOWN = {"example_f1": "ebF1", "micro_f1": "miF1", "macro_f1": "maF1", "hamming_accuracy": "HA"}
 KEPT = (*SHOWN, "precision_at_1", "median_auc", "log_loss")

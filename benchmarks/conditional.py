@@ -32,18 +32,18 @@ from torch import nn
 
 from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.benchmark.cells import PRESET_OF
-from hotvae.classifier import LabelledRows
 from hotvae.config import NetConfig
 from hotvae.data.catalog import load
 from hotvae.errors import DataWarning
+from hotvae.estimators.base import LabelledRows
+from hotvae.estimators.registry import CLASSIFIERS
+from hotvae.jobs.settings import read_preset
 from hotvae.metrics import log_loss, mean_auc
-from hotvae.models import CLASSIFIERS
-from hotvae.net.known import hide_some
+from hotvae.net.conditional import hide_some
 from hotvae.net.losses import bce_loss
 from hotvae.net.model import PlainNet
-from hotvae.report import write_text
-from hotvae.settings import read_preset
-from hotvae.training import predict_network, torch_threads
+from hotvae.report.demo_page import write_text
+from hotvae.training.loop import predict_network, torch_threads
 
 SETS = ("norberg_butterfly", "bbs2011_wilkinson", "bbs_like_ebird100")
 SHARES = (0.0, 0.1, 0.25, 0.5)

@@ -22,10 +22,10 @@ import numpy as np
 from scipy import stats
 
 from hotvae import HotVAEClassifier, PlainNetClassifier, read_table, split_dataset, virtual_region
-from hotvae.demo import FRACTIONS, HOT_VAE, PLAIN_NET, TREES, fit_trees
-from hotvae.report import write_text
-from hotvae.threshold_tuner import label_probs
-from hotvae.thresholds import evaluate_protocols
+from hotvae.estimators.threshold_tuner import label_probs
+from hotvae.estimators.thresholds import evaluate_protocols
+from hotvae.jobs.demo import FRACTIONS, HOT_VAE, PLAIN_NET, TREES, fit_trees
+from hotvae.report.demo_page import write_text
 
 SHOWN = ("example_f1", "micro_f1", "macro_f1", "hamming_accuracy", "median_auc", "log_loss")
 RESULTS = Path(__file__).parent / "results"

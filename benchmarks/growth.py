@@ -6,7 +6,7 @@
 
 One quantity is changed at a time, the others stay at 2,000 rows, 100 labels, width 64 (feed-forward blocks too), 2
 layers and 1 token. Each point is a fresh process with one thread. Nothing trains for a whole epoch: after one step to
-warm up a few steps of ``hotvae.training.fit_network`` are timed on the whole table, and the quickest, times the steps
+warm up a few steps of ``fit_network`` are timed on the whole table, and the quickest, times the steps
 of an epoch, plus the time before the first step, is the time of an epoch. Validation rows are left out. Seconds are
 CPU time, which on one thread is what a clock would show if nobody else had the core.
 
@@ -44,9 +44,9 @@ from benchmarks.speed import (
 from torch import nn
 
 from hotvae.net.model import HotVAE
-from hotvae.progress import Silent
-from hotvae.report import write_text
-from hotvae.training import owned_randomness
+from hotvae.report.demo_page import write_text
+from hotvae.training.loop import owned_randomness
+from hotvae.training.progress import Silent
 
 BASE = {"rows": 2000, "labels": 100, "width": 64, "layers": 2, "tokens": 1}
 AXES = {

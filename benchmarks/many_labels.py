@@ -50,7 +50,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from hotvae import HotVAEClassifier, evaluate
-from hotvae.report import write_text
+from hotvae.report.demo_page import write_text
 
 PARTS = ("crossover", "epoch", "delicious", "synthetic")
 PATHS = ("exact", "neighbours", "groups")

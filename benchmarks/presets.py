@@ -19,9 +19,9 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from hotvae.models import find_classifier
-from hotvae.report import write_text
-from hotvae.settings import read_preset
+from hotvae.estimators.registry import find_classifier
+from hotvae.jobs.settings import read_preset
+from hotvae.report.demo_page import write_text
 
 SETS = (
     "yeast",

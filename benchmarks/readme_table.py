@@ -7,7 +7,7 @@ from hotvae.benchmark.facts import printed
 from hotvae.benchmark.paired import groups_of
 from hotvae.benchmark.store import Store
 from hotvae.benchmark.summaries import markdown_table, mean_of, metric_mean, plural
-from hotvae.report import write_text
+from hotvae.report.demo_page import write_text
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "README.md"

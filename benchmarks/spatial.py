@@ -31,7 +31,7 @@ from hotvae.data.catalog import load
 from hotvae.data.splits import split_dataset
 from hotvae.errors import DataWarning
 from hotvae.metrics import log_loss
-from hotvae.report import write_text
+from hotvae.report.demo_page import write_text
 
 SETS = (*(f"norberg_{taxon}" for taxon in NORBERG), "bbs2011_wilkinson", "bbs_like_ebird100")
 PLAIN = {"clamp": False, "spatial_units": 0}

@@ -12,9 +12,9 @@ eager                ours
 compiled             ours through ``torch.compile``, its caches empty; at ``--compiled-sizes`` only, as compiling takes
                      minutes, and given up after ``--compile-limit`` seconds. Its memory is not measured
 
-A step is everything ``hotvae.training.fit_network`` does from the start of one step to the start of the next: forward
+A step is everything ``fit_network`` does from the start of one step to the start of the next: forward
 pass of both branches, four loss terms, backward pass, clipping, update, weight average, next batch. A prediction is one
-batch through ``hotvae.training.predict_network``.
+batch through ``hotvae.training.loop.predict_network``.
 
 Operations are counted in our own network by torch's counter. The CPU's fused attention, which that counter does not
 know, is added by the formulas torch has for the same kernel on a GPU. Element-wise work and products with a vector are
@@ -61,11 +61,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 from hotvae.config import LossWeights, NetConfig, TrainConfig
+from hotvae.jobs.settings import parse_assignments
 from hotvae.net.losses import hotvae_terms
 from hotvae.net.model import HotVAE
-from hotvae.report import write_text
-from hotvae.settings import parse_assignments
-from hotvae.training import Rows, fit_network, owned_randomness, predict_network
+from hotvae.report.demo_page import write_text
+from hotvae.training.loop import Rows, fit_network, owned_randomness, predict_network
 
 RESULTS = Path(__file__).parent / "results"
 VARIANTS = ("reference", "transformer_decoder", "eager", "compiled")

@@ -29,8 +29,8 @@ import torch
 from benchmarks.speed import RESULTS, provenance, resident_bytes
 
 from hotvae import HotVAEClassifier, load_model
-from hotvae.prediction import STREAM_ROWS, predict_stream
-from hotvae.report import write_text
+from hotvae.jobs.predict import STREAM_ROWS, predict_stream
+from hotvae.report.demo_page import write_text
 
 N_FEATURES = 10
 SETTINGS = {"dim": 32, "n_heads": 1, "n_layers": 1, "feedforward_dim": 32, "encoder_widths": (64,)}

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from benchmarks.speed import N_WARMUP, RESULTS, Task, build, provenance, run_steps
 
-from hotvae.report import write_text
+from hotvae.report.demo_page import write_text
 
 SIZES = ("14,128,3", "100,64,2", "303,64,3")
 SHORT_SPIN = {"GOMP_SPINCOUNT": "10000"}

@@ -32,10 +32,10 @@ from benchmarks.speed import RESULTS, provenance
 from sklearn.ensemble import ExtraTreesClassifier
 
 from hotvae import HotVAEClassifier
+from hotvae.estimators.threshold_tuner import label_probs
+from hotvae.jobs.settings import parse_assignments, read_preset, train_settings
 from hotvae.metrics import log_loss
-from hotvae.report import write_text
-from hotvae.settings import parse_assignments, read_preset, train_settings
-from hotvae.threshold_tuner import label_probs
+from hotvae.report.demo_page import write_text
 
 LEAF_SIZES = (1, 3, 5, 10)
 TABLE = "bbs_like_ebird100.npz"

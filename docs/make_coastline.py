@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hotvae.coastline import _cut
+from hotvae.report.coastline import _cut
 
 STEPS_PER_DEGREE = 100
 TARGET = Path(__file__).parents[1] / "src" / "hotvae" / "coastline.npz"

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from hotvae import HotVAEClassifier, read_table, split_dataset, virtual_region
+from hotvae.jobs.train import label_report
 from hotvae.metrics import all_measures, calibration_error, log_loss, measures_frame, richness_coverage, site_pairs
-from hotvae.plots import plot_richness_interval, plot_species_map
-from hotvae.runs import label_report
+from hotvae.report.plots import plot_richness_interval, plot_species_map
 
 pictures = tempfile.TemporaryDirectory() if len(sys.argv) < 2 else None
 folder = Path(pictures.name if pictures else sys.argv[1])

@@ -3,7 +3,7 @@
 from sklearn.ensemble import ExtraTreesClassifier
 
 from hotvae import ThresholdTuner, split_dataset, virtual_region
-from hotvae.thresholds import evaluate_protocols
+from hotvae.estimators.thresholds import evaluate_protocols
 
 data = virtual_region(n_sites=900, n_species=12, random_state=0).dataset
 parts = split_dataset(data, fractions=(0.5, 0.2, 0.3), random_state=0)

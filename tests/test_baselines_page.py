@@ -5,7 +5,7 @@ import re
 import pytest
 from benchmarks import baselines
 
-from hotvae.models import CLASSIFIERS
+from hotvae.estimators.registry import CLASSIFIERS
 
 PAGE = baselines.PAGE.read_text(encoding="utf-8")
 CELLS = baselines.read_cells(baselines.RESULTS)

@@ -22,7 +22,7 @@ from hotvae.config import LossWeights, NetConfig
 from hotvae.metrics import log_loss
 from hotvae.net.losses import hotvae_terms
 from hotvae.net.model import HotVAE
-from hotvae.training import Rows
+from hotvae.training.loop import Rows
 
 N_ROWS, N_FEATURES, N_LABELS = 6, 4, 5
 TINY = {

@@ -9,8 +9,8 @@ import torch
 from benchmarks import conditional
 
 from hotvae import HotVAEClassifier
+from hotvae.jobs.settings import read_preset
 from hotvae.metrics import log_loss
-from hotvae.settings import read_preset
 
 PAGE = conditional.PAGE.read_text(encoding="utf-8")
 CELLS = conditional.read_cells(conditional.RESULTS)

@@ -21,9 +21,9 @@ from hotvae.data.dataset import Dataset
 from hotvae.data.splits import split_dataset
 from hotvae.data.synthetic import virtual_region
 from hotvae.errors import ConfigError
+from hotvae.estimators.registry import CLASSIFIERS
+from hotvae.jobs.settings import read_settings, train_settings
 from hotvae.metrics import log_loss
-from hotvae.models import CLASSIFIERS
-from hotvae.settings import read_settings, train_settings
 from hotvae.tuning import (
     SPACES,
     Choices,
@@ -135,8 +135,8 @@ def test_network__budget_over_in_mid_training__trial_ended(tmp_path):
 
 
 def test_watched__after_a_trial__the_loop_tells_nobody_any_more():
-    from hotvae import network_classifier
-    from hotvae.progress import make_progress
+    from hotvae.estimators import network as network_classifier
+    from hotvae.training.progress import make_progress
 
     with pytest.raises(RuntimeError, match="stop"), tuning._watched(None):
         raise RuntimeError("stop")

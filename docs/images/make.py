@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from hotvae import load_model, split_dataset, virtual_region
-from hotvae.demo import FRACTIONS, true_associations
 from hotvae.explain.associations import residual_associations
-from hotvae.plots import plot_interactions
+from hotvae.jobs.demo import FRACTIONS, true_associations
+from hotvae.report.plots import plot_interactions
 
 demo = Path(sys.argv[1])
 seed = json.loads((demo / "results.json").read_text())["seed"]

@@ -2,13 +2,14 @@
 
 The package follows the data, top to bottom:
 
-1. :mod:`hotvae.data`: tables in, data sets, splits, scaling, virtual regions;
+1. :mod:`hotvae.data`: tables in, data sets, splits, virtual regions; :mod:`hotvae.features`: rows made ready;
 2. :mod:`hotvae.graph`: which labels may talk to each other;
-3. :mod:`hotvae.net`: encoders, latent Gaussians, message-passing decoder, losses;
-4. :mod:`hotvae.training` and :mod:`hotvae.checkpoint`: the one loop, and files that survive;
-5. :mod:`hotvae.metrics` and :mod:`hotvae.thresholds`: how good it is, and where to cut;
-6. :mod:`hotvae.network_classifier`, :mod:`hotvae.estimator` and :mod:`hotvae.baselines`: the scikit-learn faces;
-7. :mod:`hotvae.models` and :mod:`hotvae.runs`: saved models and whole jobs; :mod:`hotvae.cli`: the command line.
+3. :mod:`hotvae.net`: encoders, latent Gaussians, message-passing decoder, losses: torch alone;
+4. :mod:`hotvae.training`: the one loop; :mod:`hotvae.checkpoint`: files that survive;
+5. :mod:`hotvae.metrics`: how good it is;
+6. :mod:`hotvae.estimators` and :mod:`hotvae.baselines`: the scikit-learn faces;
+7. :mod:`hotvae.explain`: what a model says of its labels; :mod:`hotvae.report`: pages and plots;
+8. :mod:`hotvae.jobs`: whole jobs on files; :mod:`hotvae.cli`: the command line.
 
 Names are loaded when they are first used, so that ``import hotvae`` does not wait for torch.
 """
@@ -23,19 +24,19 @@ if TYPE_CHECKING:
     from hotvae.data.synthetic import virtual_region
     from hotvae.data.tables import read_table
     from hotvae.errors import HotVAEError
-    from hotvae.estimator import HotVAEClassifier
-    from hotvae.models import load_model
-    from hotvae.threshold_tuner import ThresholdTuner
-    from hotvae.thresholds import evaluate
+    from hotvae.estimators.hotvae import HotVAEClassifier
+    from hotvae.estimators.registry import load_model
+    from hotvae.estimators.threshold_tuner import ThresholdTuner
+    from hotvae.estimators.thresholds import evaluate
 
 _HOMES = {
     "Dataset": "hotvae.data.dataset",
-    "HotVAEClassifier": "hotvae.estimator",
+    "HotVAEClassifier": "hotvae.estimators.hotvae",
     "HotVAEError": "hotvae.errors",
     "PlainNetClassifier": "hotvae.baselines.plain",
-    "ThresholdTuner": "hotvae.threshold_tuner",
-    "evaluate": "hotvae.thresholds",
-    "load_model": "hotvae.models",
+    "ThresholdTuner": "hotvae.estimators.threshold_tuner",
+    "evaluate": "hotvae.estimators.thresholds",
+    "load_model": "hotvae.estimators.registry",
     "read_table": "hotvae.data.tables",
     "split_dataset": "hotvae.data.splits",
     "virtual_region": "hotvae.data.synthetic",

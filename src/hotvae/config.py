@@ -7,6 +7,7 @@ is built, so that a slip is found before the first epoch.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
@@ -24,6 +25,69 @@ LabelEncoderKind = Literal["mlp", "tokens"]
 Scaling = Literal["standard", "robust", "quantile", "none"]
 
 Config = TypeVar("Config", bound="_Checked")
+
+
+def require_count(name: str, value: Any, least: int = 1) -> int:
+    """Return a whole number of at least ``least``.
+
+    Examples
+    --------
+    >>> require_count("rank", 0)
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: rank must be a whole number of at least 1; got 0. Choose an allowed value.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{name} must be a whole number of at least {least}; got {value!r}. Choose an allowed value.")
+    return int(value)
+
+
+def require_number(name: str, value: Any, least: float = 0.0, above: bool = False) -> float:
+    """Return a finite number of at least, or above, ``least``.
+
+    Examples
+    --------
+    >>> require_number("ranking_weight", -1.0)
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: ranking_weight must be a number of at least 0; got -1.0. Choose an allowed value.
+    """
+    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or value < least or (above and value == least):
+        rule = "above" if above else "of at least"
+        raise ConfigError(f"{name} must be a number {rule} {least:g}; got {value!r}. Choose an allowed value.")
+    return float(value)
+
+
+def require_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Return one of the choices.
+
+    Examples
+    --------
+    >>> require_choice("mean", "cubic", ("linear", "mlp"))
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: mean must be one of 'linear', 'mlp'; got 'cubic'. Choose an allowed value.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ConfigError(f"{name} must be one of {listed(choices)}; got {value!r}. Choose an allowed value.")
+    return value
+
+
+def require_widths(name: str, value: Any) -> tuple[int, ...]:
+    """Return hidden widths; none is allowed.
+
+    Examples
+    --------
+    >>> require_widths("decoder_widths", (0,))
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: decoder_widths must be a tuple of positive whole numbers; got (0,). Choose ...
+    """
+    whole = isinstance(value, tuple | list) and all(isinstance(w, Integral) and int(w) > 0 for w in value)
+    if not whole:
+        raise ConfigError(f"{name} must be a tuple of positive whole numbers; got {value!r}. Choose an allowed value.")
+    return tuple(int(width) for width in value)
 
 
 class _Checked:
@@ -212,16 +276,16 @@ class FrontConfig(_Checked):
     Attributes
     ----------
     scaling : {"standard", "robust", "quantile", "none"}
-        How numeric columns are scaled (see :class:`~hotvae.data.scaling.FeatureScaler`).
+        How numeric columns are scaled (see :class:`~hotvae.features.scaling.FeatureScaler`).
     clamp : bool
         Take numbers beyond those of training as the nearest one of training.
     spatial_units : int
-        Nearness to so many places as further columns (see :class:`~hotvae.data.spatial.SpatialUnits`); 0 for none.
+        Nearness to so many places as further columns (see :class:`~hotvae.features.spatial.SpatialUnits`); 0 for none.
     spatial_columns : pair of str or int
         The columns that say where a row is: names, or positions, from the end when negative.
     landmarks : int
-        Resemblance to so many training rows as further columns (see :class:`~hotvae.data.landmarks.Landmarks`); 0 for
-        none.
+        Resemblance to so many training rows as further columns (see :class:`~hotvae.features.landmarks.Landmarks`); 0
+        for none.
     max_tokens : int
         Most active columns, words or atoms of a row that are read.
     min_word_count : int
@@ -232,7 +296,7 @@ class FrontConfig(_Checked):
         Read the bonds of molecules, which needs RDKit.
     ridge_start : bool
         Put the logits that a ridge regression gives a row beside it, for the network to start from (see
-        :func:`~hotvae.ridge.ridge_start`).
+        :func:`~hotvae.estimators.ridge_base.ridge_start`).
 
     Examples
     --------

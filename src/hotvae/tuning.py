@@ -25,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 from hotvae.benchmark.experiments import Cell, fingerprint
 from hotvae.benchmark.runner import ONE_THREAD, duration_words
 from hotvae.errors import ConfigError, DataWarning, HotVAEError, listed
-from hotvae.report import write_text
+from hotvae.report.demo_page import write_text
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -646,7 +646,7 @@ class _Watcher(_Clock):
 @contextmanager
 def _watched(watcher: _Clock) -> Iterator[None]:
     """Let the training loop tell the watcher of its epochs; a classifier itself takes only names of styles."""
-    from hotvae import network_classifier
+    from hotvae.estimators import network as network_classifier
 
     loop: Any = network_classifier
     before = loop.make_progress
@@ -733,8 +733,8 @@ def _rows(task: Search, draw: int = 0) -> _Rows:
 def _judge(task: Search, settings: Mapping[str, Any], rows: _Rows, watcher: _Clock) -> float:
     """Fit with some settings, and give the metric on the validation rows."""
     from hotvae.benchmark.cells import recipe_of
+    from hotvae.jobs.settings import train_settings
     from hotvae.metrics import score
-    from hotvae.settings import train_settings
 
     cls = recipe_of(task.cell).cls
     # What HOT-VAE learns afterwards, of known labels and whole communities, does not change what is judged here.

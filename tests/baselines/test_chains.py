@@ -218,7 +218,7 @@ def test_sample__given_labels__stay_and_the_rest_follows(linked, n_draws):
 
 
 def test_sample_blocks__of_a_chain__are_joint_draws(linked, chain, monkeypatch):
-    monkeypatch.setattr("hotvae.classifier._CELLS_PER_BLOCK", 1200)
+    monkeypatch.setattr("hotvae.estimators.base._CELLS_PER_BLOCK", 1200)
     blocks = list(chain.sample_blocks(linked[0][:100], n_draws=10, random_state=0))
     assert [len(block) for block in blocks] == [4, 4, 2]
     drawn = np.concatenate(blocks).reshape(-1, 3)

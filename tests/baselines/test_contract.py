@@ -17,9 +17,9 @@ from hotvae.baselines.prevalence import Prevalence
 from hotvae.baselines.ridge import GaussianKernelRidge, LinearRidge
 from hotvae.baselines.sleec import SLEEC
 from hotvae.errors import ConfigError, DataError, ModelError
-from hotvae.models import CLASSIFIERS, load_model
-from hotvae.network_classifier import NetworkClassifier
-from hotvae.relevance import label_rates
+from hotvae.estimators.network import NetworkClassifier
+from hotvae.estimators.per_label import label_rates
+from hotvae.estimators.registry import CLASSIFIERS, load_model
 
 SMALL = {"n_threads": 1, "random_state": 0}
 MODELS = [

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from hotvae import read_table
 from hotvae.baselines.mlknn import MLkNN
-from hotvae.classifier import LabelledRows
+from hotvae.estimators.base import LabelledRows
 from hotvae.metrics import hamming_accuracy
 
 DATA = os.environ.get("HOTVAE_DATA_DIR")

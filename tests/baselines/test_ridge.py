@@ -13,9 +13,9 @@ from sklearn.linear_model import Ridge
 from hotvae import read_table
 from hotvae.baselines.ridge import GaussianKernelRidge, LinearRidge
 from hotvae.errors import DataError
+from hotvae.estimators.ridge_base import CentredRows, Curve, fit_curve
+from hotvae.estimators.thresholds import evaluate_protocols
 from hotvae.metrics import log_loss
-from hotvae.ridge import CentredRows, Curve, fit_curve
-from hotvae.thresholds import evaluate_protocols
 
 DATA = os.environ.get("HOTVAE_DATA_DIR")
 needs_data = pytest.mark.skipif(DATA is None, reason="HOTVAE_DATA_DIR is not set: no real tables")
@@ -133,7 +133,7 @@ def test_kernel_ridge__too_many_rows__is_refused(table):
 
 
 def test_linear_ridge__too_large_a_system__is_refused(table, monkeypatch):
-    monkeypatch.setattr("hotvae.ridge.MAX_UNKNOWNS", 3)
+    monkeypatch.setattr("hotvae.estimators.ridge_base.MAX_UNKNOWNS", 3)
     with pytest.raises(DataError, match=r"at most 3 for a ridge; got 48 rows of 5 columns"):
         LinearRidge().fit(*table)
 

@@ -11,9 +11,9 @@ from hotvae.baselines.boosting import BoostedTrees, boost
 from hotvae.baselines.forests import ExtraTrees, RandomForest, grow_forest
 from hotvae.baselines.trees import Trees
 from hotvae.errors import ModelError
+from hotvae.estimators.per_label import label_groups
+from hotvae.estimators.registry import load_model
 from hotvae.metrics import log_loss
-from hotvae.models import load_model
-from hotvae.relevance import label_groups
 
 
 @pytest.fixture(scope="module")

@@ -15,22 +15,22 @@ from hotvae.benchmark import cells
 from hotvae.benchmark.cells import read_parts, recipe_of, run_cell
 from hotvae.benchmark.experiments import EXPERIMENTS, TUNED, Cell, searched_sets
 from hotvae.benchmark.variants import VARIANTS, printed_ranking
-from hotvae.classifier import LabelClassifier
 from hotvae.config import FrontConfig, NetConfig
 from hotvae.data.catalog import CatalogData, catalog_names, describe
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import split_dataset
 from hotvae.data.synthetic import virtual_region
 from hotvae.errors import ConfigError, DataError
-from hotvae.estimator import HotVAEClassifier
+from hotvae.estimators.base import LabelClassifier
+from hotvae.estimators.hotvae import HotVAEClassifier
+from hotvae.estimators.registry import CLASSIFIERS
+from hotvae.estimators.thresholds import apply_thresholds, tune_thresholds
 from hotvae.metrics import MEASURES, log_loss, macro_f1
-from hotvae.models import CLASSIFIERS
 from hotvae.net.losses import bce_loss
 from hotvae.net.model import HotVAE
-from hotvae.thresholds import apply_thresholds, tune_thresholds
 from hotvae.tuning import SPACES
 
-PRESETS = Path(str(resources.files("hotvae"))) / "presets"
+PRESETS = Path(str(resources.files("hotvae.jobs"))) / "presets"
 TINY = {"max_epochs": 1, "encoder_widths": [8], "dim": 8, "n_heads": 2, "feedforward_dim": 8}
 
 
@@ -53,7 +53,7 @@ def named(monkeypatch, tmp_path):
 
 def test_recipe__hotvae__whole_preset():
     recipe = recipe_of(Cell("tables", "hotvae", "hotvae", "bibtex"))
-    file = resources.files("hotvae") / "presets" / "bibtex.toml"
+    file = resources.files("hotvae.jobs") / "presets" / "bibtex.toml"
     told = tomllib.loads(file.read_text(encoding="utf-8"))
     assert {"direct_epochs", "kl_weight", "ridge_start"} <= set(told)
     assert {name: recipe.to_dict().get(name, HotVAEClassifier().get_params()[name]) for name in told} == told

@@ -5,7 +5,7 @@ import pytest
 from hotvae.benchmark.experiments import ALL_MODELS, EXPERIMENTS, Cell, find_experiments, fingerprint, select
 from hotvae.data.catalog import catalog_names, describe
 from hotvae.errors import ConfigError
-from hotvae.models import CLASSIFIERS
+from hotvae.estimators.registry import CLASSIFIERS
 
 
 def test_experiments__names__are_those_promised():

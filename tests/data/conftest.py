@@ -1,6 +1,7 @@
 """Fixtures of the data tests."""
 
 import pytest
+
 from tests.data.registry import toy_registry
 
 

@@ -10,7 +10,8 @@ import tarfile
 
 import numpy as np
 
-from hotvae.data import archives, catalog
+from hotvae.data import catalog
+from hotvae.data.formats import archives
 
 YEAST = {
     "train": {"X": np.array([[0.1, -1.5], [2.0, 3.25], [0.5, 0.0]]), "y": np.array([[1, 0], [0, 1], [1, 1]])},

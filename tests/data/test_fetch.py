@@ -10,13 +10,13 @@ import re
 
 import numpy as np
 import pytest
-from tests.data.registry import BIBTEX, SIDER, YEAST, packed, python2_pickle
 
 from hotvae.data import catalog
 from hotvae.data import fetch as fetching
 from hotvae.data.catalog import content_checksum, describe, load, read_checked
 from hotvae.data.fetch import fetch, modapte
 from hotvae.errors import ConfigError, DataError
+from tests.data.registry import BIBTEX, SIDER, YEAST, packed, python2_pickle
 
 
 def values(data):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from hotvae.data.frames import read_frame, write_table
-from hotvae.data.scaling import FeatureScaler
 from hotvae.data.tables import align_columns, check_kinds, dataset_from_frame, read_features, read_table
 from hotvae.errors import ConfigError, DataError, DataWarning
+from hotvae.features.scaling import FeatureScaler
 
 SITES = """site,depth,soil,lon,lat,sp_wren,sp_owl
 007,1.5,clay,8,47,1,0

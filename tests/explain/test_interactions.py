@@ -26,10 +26,10 @@ from hotvae.explain import (
     shuffle_within_strata,
     third_order,
 )
-from hotvae.explain.asking import MIN_PROBABILITY
-from hotvae.explain.chance import chance_threshold
+from hotvae.explain.conditional import MIN_PROBABILITY
 from hotvae.explain.groups import group_masks
 from hotvae.explain.interactions import listed_pairs
+from hotvae.explain.resampling import chance_threshold
 
 
 class ThreeLabels:

@@ -2,14 +2,14 @@
 
 import math
 
-import loops
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import close, normal, scrambled, small_config
 
 from hotvae.net.attention import DecoderLayer, Dropout, FeatureMessage, LabelMessage, Residual, attend
+from tests.net import loops
+from tests.net.loops import close, normal, scrambled, small_config
 
 SEEDS = st.integers(0, 2**32 - 1)
 NORMS = pytest.mark.parametrize("norm", ["post", "pre"])

@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from loops import close, normal, scrambled
 
 from hotvae.net.c2ae import C2AENet, alignment_loss, orthogonality_loss
 from hotvae.net.encoders import encode
 from hotvae.net.losses import bce_loss, ranking_loss
+from tests.net.loops import close, normal, scrambled
 
 NAN = math.nan
 

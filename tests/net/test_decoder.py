@@ -1,13 +1,13 @@
 """The decoder: read-out, layers, direct path, shared weights, and how far messages travel."""
 
-import loops
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import close, normal, scrambled, small_config
 
 from hotvae.net.decoder import Decoder, readout
+from tests.net import loops
+from tests.net.loops import close, normal, scrambled, small_config
 
 SEEDS = st.integers(0, 2**32 - 1)
 EYE = torch.eye(2, dtype=torch.float64)

@@ -3,12 +3,10 @@
 import math
 from functools import partial
 
-import loops
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import close, mlp, normal, scrambled, small_config
 from torch import nn
 
 from hotvae.errors import ConfigError
@@ -29,6 +27,8 @@ from hotvae.net.encoders import (
     positive_tokens,
 )
 from hotvae.net.latent import Gaussian, pool
+from tests.net import loops
+from tests.net.loops import close, mlp, normal, scrambled, small_config
 
 NAN = math.nan
 

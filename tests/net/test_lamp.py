@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from loops import close, normal, scrambled, small_config
 
 from hotvae.net.encoders import MLPEncoder, encode
 from hotvae.net.lamp import ColumnEncoder, LaMPNet, PartEncoder
+from tests.net.loops import close, normal, scrambled, small_config
 
 # A chain 0 - 1 - 2, and 3 by itself.
 GRAPH = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1]], dtype=torch.bool)

@@ -7,12 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
-from loops import close, normal
-from loops import kl as loop_kl
-from loops import pool as loop_pool
 from torch.distributions import Independent, Normal, kl_divergence
 
 from hotvae.net.latent import Gaussian, aligned_kl, join, pool, sample, token_mean
+from tests.net.loops import close, normal
+from tests.net.loops import kl as loop_kl
+from tests.net.loops import pool as loop_pool
 
 SEEDS = st.integers(0, 2**32 - 1)
 POOLINGS = pytest.mark.parametrize("pooling", ["mean", "moment"])

@@ -2,18 +2,18 @@
 
 import math
 
-import loops
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import close, normal, scrambled, small_config
 
 from hotvae.config import LossWeights
 from hotvae.net.latent import Gaussian, aligned_kl
 from hotvae.net.losses import bce_loss, hotvae_terms, intermediate_loss, ranking_loss
 from hotvae.net.model import Branch, HotVAE, HotVAEOutput
 from hotvae.net.observed import split_observed
+from tests.net import loops
+from tests.net.loops import close, normal, scrambled, small_config
 
 NAN = math.nan
 SEEDS = st.integers(0, 2**32 - 1)

@@ -2,17 +2,17 @@
 
 import math
 
-import loops
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import close, normal, scrambled, small_config
 from torch import nn
 
 from hotvae.net.encoders import MLPEncoder, TokenEncoder, code_labels, encode
 from hotvae.net.latent import Gaussian, aligned_kl, sample
 from hotvae.net.model import HotVAE, PlainNet
+from tests.net import loops
+from tests.net.loops import close, normal, scrambled, small_config
 
 NAN = math.nan
 SEEDS = st.integers(0, 2**32 - 1)

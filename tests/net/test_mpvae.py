@@ -3,11 +3,11 @@
 import math
 
 import torch
-from loops import close, normal, scrambled
 
 from hotvae.net.latent import sample
 from hotvae.net.mpvae import MPVAENet
 from hotvae.net.probit import marginal_probs, spread
+from tests.net.loops import close, normal, scrambled
 
 
 def network_of(seed=0):

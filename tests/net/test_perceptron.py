@@ -1,9 +1,9 @@
 """Plain stacks of linear maps."""
 
 import torch
-from loops import close, normal
 
 from hotvae.net.perceptron import perceptron
+from tests.net.loops import close, normal
 
 
 def test_perceptron__one_hidden_layer__equals_the_formula():

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import close, normal
 from scipy.stats import multivariate_normal, norm
 from torch import nn
 
@@ -25,6 +24,7 @@ from hotvae.net.probit import (
     set_bias,
     spread,
 )
+from tests.net.loops import close, normal
 
 NAN = math.nan
 SEEDS = st.integers(0, 2**32 - 1)

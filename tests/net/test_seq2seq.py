@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import close, normal, scrambled
 from torch import nn
 
 from hotvae.net.encoders import MLPEncoder, encode
 from hotvae.net.seq2seq import Beam, Seq2SeqNet
+from tests.net.loops import close, normal, scrambled
 
 SEEDS = st.integers(0, 2**32 - 1)
 LOGITS = torch.tensor([-1.0, 2.0, 0.0, 1.0])  # frequent to rare: labels 1, 3, 2, 0

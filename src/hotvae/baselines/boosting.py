@@ -11,13 +11,13 @@ from scipy.special import expit, log_expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
-from hotvae.baselines.stored import array, pack
+from hotvae.baselines.tensor_io import array, pack
 from hotvae.baselines.trees import Trees
-from hotvae.classifier import LabelClassifier, LabelledRows
+from hotvae.config import require_count, require_number
 from hotvae.errors import ConfigError
-from hotvae.parameters import require_count, require_number
-from hotvae.progress import Style
-from hotvae.relevance import dense, label_groups, label_rates, limited_threads, watch
+from hotvae.estimators.base import LabelClassifier, LabelledRows
+from hotvae.estimators.per_label import dense, label_groups, label_rates, limited_threads, watch
+from hotvae.training.progress import Style
 
 # scikit-learn's own limit.
 _MOST_BINS = 255

@@ -12,13 +12,22 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from hotvae.config import FrontConfig, NetConfig, Optimizer, Precision, Scaling, Schedule, TrainConfig
+from hotvae.config import (
+    FrontConfig,
+    NetConfig,
+    Optimizer,
+    Precision,
+    Scaling,
+    Schedule,
+    TrainConfig,
+    require_number,
+    require_widths,
+)
+from hotvae.estimators.network import NetworkClassifier
 from hotvae.net.c2ae import C2AENet, alignment_loss, orthogonality_loss
 from hotvae.net.losses import bce_loss, ranking_loss
-from hotvae.network_classifier import NetworkClassifier
-from hotvae.parameters import require_number, require_widths
-from hotvae.progress import Style
-from hotvae.training import Terms
+from hotvae.training.loop import Terms
+from hotvae.training.progress import Style
 
 
 class C2AE(NetworkClassifier):

@@ -22,12 +22,10 @@ from scipy.special import expit, log_expit, softmax
 from torch import Tensor
 
 from hotvae.baselines.logistic import Odds, fit_logistic
-from hotvae.baselines.stored import array, pack
-from hotvae.classifier import LabelClassifier, LabelledRows
-from hotvae.metrics import log_loss
-from hotvae.parameters import require_choice, require_count
-from hotvae.progress import Style
-from hotvae.relevance import (
+from hotvae.baselines.tensor_io import array, pack
+from hotvae.config import require_choice, require_count
+from hotvae.estimators.base import LabelClassifier, LabelledRows
+from hotvae.estimators.per_label import (
     is_sparse,
     limited_threads,
     middle,
@@ -36,6 +34,8 @@ from hotvae.relevance import (
     unit_rows,
     watch,
 )
+from hotvae.metrics import log_loss
+from hotvae.training.progress import Style
 
 # Cells (row, draw, label) held at a time.
 _CELLS_PER_BLOCK = 1 << 22

@@ -12,14 +12,12 @@ from scipy import sparse
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from torch import Tensor
 
-from hotvae.baselines.stored import array, pack, unpack
+from hotvae.baselines.tensor_io import array, pack, unpack
 from hotvae.baselines.trees import Trees
-from hotvae.classifier import LabelClassifier, LabelledRows
+from hotvae.config import require_count, require_number
 from hotvae.errors import ConfigError, ModelError
-from hotvae.metrics import log_loss
-from hotvae.parameters import require_count, require_number
-from hotvae.progress import Style
-from hotvae.relevance import (
+from hotvae.estimators.base import LabelClassifier, LabelledRows
+from hotvae.estimators.per_label import (
     LabelGroup,
     label_groups,
     label_rates,
@@ -28,6 +26,8 @@ from hotvae.relevance import (
     unit_rows,
     watch,
 )
+from hotvae.metrics import log_loss
+from hotvae.training.progress import Style
 
 # scikit-learn holds two numbers for each node and label: so many bytes of them are taken at a time.
 _BYTES_AT_ONCE = 1 << 28

@@ -11,14 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hotvae.config import FrontConfig, NetConfig, Norm, Optimizer, Precision, Scaling, Schedule, TrainConfig
+from hotvae.config import (
+    FrontConfig,
+    NetConfig,
+    Norm,
+    Optimizer,
+    Precision,
+    Scaling,
+    Schedule,
+    TrainConfig,
+    require_choice,
+    require_count,
+    require_number,
+)
+from hotvae.estimators.network import NetworkClassifier
 from hotvae.graph import check_graph, cooccurrence_graph
 from hotvae.net.lamp import ColumnEncoder, LaMPNet, PartEncoder
 from hotvae.net.losses import bce_loss, intermediate_loss
-from hotvae.network_classifier import NetworkClassifier
-from hotvae.parameters import require_choice, require_count, require_number
-from hotvae.progress import Style
-from hotvae.training import Terms
+from hotvae.training.loop import Terms
+from hotvae.training.progress import Style
 
 # The second names are those of the paper's own settings.
 _GRAPHS = {"complete": "complete", "none": "complete", "cooccurrence": "cooccurrence", "prior": "cooccurrence"}

@@ -11,11 +11,9 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from hotvae.baselines.stored import array, pack
-from hotvae.classifier import LabelClassifier, LabelledRows
-from hotvae.metrics import log_loss
-from hotvae.progress import Style
-from hotvae.relevance import (
+from hotvae.baselines.tensor_io import array, pack
+from hotvae.estimators.base import LabelClassifier, LabelledRows
+from hotvae.estimators.per_label import (
     label_groups,
     label_rates,
     limited_threads,
@@ -25,6 +23,8 @@ from hotvae.relevance import (
     unit_rows,
     watch,
 )
+from hotvae.metrics import log_loss
+from hotvae.training.progress import Style
 
 # Steps of the optimiser for a label; hundreds are rare.
 _MOST_STEPS = 2000

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hotvae.baselines.neighbours import nearest_rows, neighbour_sums
-from hotvae.baselines.stored import array, pack, unpack
-from hotvae.classifier import LabelClassifier, LabelledRows
-from hotvae.parameters import require_count, require_number
-from hotvae.progress import Style
-from hotvae.relevance import limited_threads, unit_rows
+from hotvae.baselines.nearest import nearest_rows, neighbour_sums
+from hotvae.baselines.tensor_io import array, pack, unpack
+from hotvae.config import require_count, require_number
+from hotvae.estimators.base import LabelClassifier, LabelledRows
+from hotvae.estimators.per_label import limited_threads, unit_rows
+from hotvae.training.progress import Style
 
 
 class MLkNN(LabelClassifier):

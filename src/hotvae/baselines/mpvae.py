@@ -11,13 +11,23 @@ import torch
 from torch import Tensor, nn
 
 from hotvae.baselines.probit import ProbitClassifier
-from hotvae.config import FrontConfig, NetConfig, Optimizer, Precision, Scaling, Schedule, TrainConfig
+from hotvae.config import (
+    FrontConfig,
+    NetConfig,
+    Optimizer,
+    Precision,
+    Scaling,
+    Schedule,
+    TrainConfig,
+    require_count,
+    require_number,
+    require_widths,
+)
 from hotvae.net.latent import aligned_kl
 from hotvae.net.losses import ranking_loss
 from hotvae.net.mpvae import MPVAENet
-from hotvae.parameters import require_count, require_number, require_widths
-from hotvae.progress import Style
-from hotvae.training import Terms
+from hotvae.training.loop import Terms
+from hotvae.training.progress import Style
 
 
 class MPVAE(ProbitClassifier):

@@ -19,14 +19,14 @@ from hotvae.config import (
     Schedule,
     TrainConfig,
 )
+from hotvae.estimators.network import NetworkClassifier
 from hotvae.net.encoders import member_mean
 from hotvae.net.losses import bce_loss
 from hotvae.net.model import PlainNet
-from hotvae.network_classifier import NetworkClassifier
-from hotvae.progress import Style
-from hotvae.training import (
+from hotvae.training.loop import (
     Terms,
 )
+from hotvae.training.progress import Style
 
 
 class PlainNetClassifier(NetworkClassifier):

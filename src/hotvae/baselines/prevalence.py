@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hotvae.baselines.stored import array, pack
-from hotvae.classifier import LabelClassifier, LabelledRows
-from hotvae.progress import Style
-from hotvae.relevance import label_rates
+from hotvae.baselines.tensor_io import array, pack
+from hotvae.estimators.base import LabelClassifier, LabelledRows
+from hotvae.estimators.per_label import label_rates
+from hotvae.training.progress import Style
 
 
 class Prevalence(LabelClassifier):
@@ -32,7 +32,7 @@ class Prevalence(LabelClassifier):
     Attributes
     ----------
     rates_ : ndarray of shape (n_labels,)
-        The rates, half a row away from certainty (:func:`~hotvae.relevance.label_rates`).
+        The rates, half a row away from certainty (:func:`~hotvae.estimators.per_label.label_rates`).
 
     Examples
     --------

@@ -11,13 +11,22 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from hotvae.config import FrontConfig, NetConfig, Optimizer, Precision, Scaling, Schedule, TrainConfig
-from hotvae.joint_classifier import CONDITIONAL_ROWS, JointClassifier, probit_of
+from hotvae.config import (
+    FrontConfig,
+    NetConfig,
+    Optimizer,
+    Precision,
+    Scaling,
+    Schedule,
+    TrainConfig,
+    require_choice,
+    require_count,
+)
+from hotvae.estimators.communities import CONDITIONAL_ROWS, JointClassifier, probit_of
 from hotvae.net.perceptron import perceptron
 from hotvae.net.probit import CovarianceNet, ProbitNet
-from hotvae.parameters import require_choice, require_count
-from hotvae.progress import Style
-from hotvae.training import Terms, predict_network, torch_threads
+from hotvae.training.loop import Terms, predict_network, torch_threads
+from hotvae.training.progress import Style
 
 
 class ProbitClassifier(JointClassifier):

@@ -20,13 +20,11 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.metrics.pairwise import euclidean_distances
 from torch import Tensor
 
-from hotvae.baselines.stored import array, pack, unpack
-from hotvae.classifier import LabelClassifier, LabelledRows
+from hotvae.baselines.tensor_io import array, pack, unpack
+from hotvae.config import require_count
 from hotvae.errors import DataError
-from hotvae.metrics import log_loss
-from hotvae.parameters import require_count
-from hotvae.progress import Style
-from hotvae.relevance import (
+from hotvae.estimators.base import LabelClassifier, LabelledRows
+from hotvae.estimators.per_label import (
     label_groups,
     label_rates,
     limited_threads,
@@ -35,7 +33,9 @@ from hotvae.relevance import (
     unit_rows,
     watch,
 )
-from hotvae.ridge import CentredRows, Curve, LinearScores, fit_curve, require_solvable
+from hotvae.estimators.ridge_base import CentredRows, Curve, LinearScores, fit_curve, require_solvable
+from hotvae.metrics import log_loss
+from hotvae.training.progress import Style
 
 # Kernel values held at a time while predicting: 32 MB.
 _CELLS_PER_BLOCK = 1 << 22

@@ -9,12 +9,11 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor, nn
 
-from hotvae.config import FrontConfig, NetConfig, Optimizer, Precision, Scaling, Schedule, TrainConfig
+from hotvae.config import FrontConfig, NetConfig, Optimizer, Precision, Scaling, Schedule, TrainConfig, require_count
+from hotvae.estimators.network import NetworkClassifier
 from hotvae.net.seq2seq import Seq2SeqNet
-from hotvae.network_classifier import NetworkClassifier
-from hotvae.parameters import require_count
-from hotvae.progress import Style
-from hotvae.training import Terms
+from hotvae.training.loop import Terms
+from hotvae.training.progress import Style
 
 
 class Seq2Seq(NetworkClassifier):

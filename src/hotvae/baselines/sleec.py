@@ -22,13 +22,11 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from sklearn.cluster import MiniBatchKMeans
 from torch import Tensor
 
-from hotvae.baselines.neighbours import nearest_rows, neighbour_sums, smallest
-from hotvae.baselines.stored import array, pack, unpack
-from hotvae.classifier import LabelClassifier, LabelledRows
-from hotvae.metrics import log_loss, precision_at_k
-from hotvae.parameters import require_count, require_number
-from hotvae.progress import Style
-from hotvae.relevance import (
+from hotvae.baselines.nearest import nearest_rows, neighbour_sums, smallest
+from hotvae.baselines.tensor_io import array, pack, unpack
+from hotvae.config import require_count, require_number
+from hotvae.estimators.base import LabelClassifier, LabelledRows
+from hotvae.estimators.per_label import (
     dense,
     label_rates,
     limited_threads,
@@ -38,6 +36,8 @@ from hotvae.relevance import (
     unit_rows,
     watch,
 )
+from hotvae.metrics import log_loss, precision_at_k
+from hotvae.training.progress import Style
 
 # Rows of an inner-product matrix that are held at a time.
 _ROWS_AT_ONCE = 512

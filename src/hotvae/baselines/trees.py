@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
-from hotvae.baselines.stored import array, pack
-from hotvae.relevance import dense
+from hotvae.baselines.tensor_io import array, pack
+from hotvae.estimators.per_label import dense
 
 # Cells (row, tree) and (row, column) held at a time.
 _CELLS_PER_BLOCK = 1 << 21

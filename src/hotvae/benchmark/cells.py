@@ -23,21 +23,21 @@ from numpy.typing import NDArray
 
 from hotvae.benchmark.experiments import TUNED, Cell
 from hotvae.benchmark.variants import VARIANTS
-from hotvae.classifier import LabelClassifier
 from hotvae.data.catalog import describe, load
 from hotvae.data.dataset import Dataset
-from hotvae.data.molecules import ElementPresence
 from hotvae.data.splits import Split, split_dataset
 from hotvae.data.synthetic import VirtualRegion, virtual_region
-from hotvae.data.text import BagOfWords
 from hotvae.errors import DataError, DataWarning
-from hotvae.estimator import HotVAEClassifier
+from hotvae.estimators.base import LabelClassifier
+from hotvae.estimators.hotvae import HotVAEClassifier
+from hotvae.estimators.registry import CLASSIFIERS, find_classifier
+from hotvae.estimators.thresholds import apply_thresholds, evaluate_protocols
+from hotvae.features.molecules import ElementPresence
+from hotvae.features.text import BagOfWords
 from hotvae.graph import phylogeny_graph
+from hotvae.jobs.settings import ALIASES, OPTIONS, read_preset, read_settings, train_settings
+from hotvae.jobs.train import json_ready
 from hotvae.metrics import MEASURES, all_measures, log_loss, richness_coverage, site_pairs
-from hotvae.models import CLASSIFIERS, find_classifier
-from hotvae.runs import json_ready
-from hotvae.settings import ALIASES, OPTIONS, read_preset, read_settings, train_settings
-from hotvae.thresholds import apply_thresholds, evaluate_protocols
 
 Result = TypeVar("Result")
 

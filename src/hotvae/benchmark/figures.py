@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from hotvae.benchmark.summaries import Mean
 from hotvae.errors import ConfigError
 from hotvae.metrics.ecology import MEASURES
-from hotvae.plots import COLOURS
+from hotvae.report.plots import COLOURS
 
 _MARKERS = {"sor": "o", "sim": "s", "sne": "^", None: "o"}
 _ASPECTS = ("accuracy", "discrimination", "calibration", "precision")

@@ -28,7 +28,7 @@ from hotvae.benchmark.summaries import (
     verdict,
 )
 from hotvae.errors import DataError
-from hotvae.report import write_text
+from hotvae.report.demo_page import write_text
 
 TABLE_METRICS = {"example_f1": "ebF1", "micro_f1": "miF1", "macro_f1": "maF1", "hamming_accuracy": "HA"}
 """Measures of the paper's tables, and their names there."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hotvae.benchmark.experiments import EXPERIMENTS, Experiment
 from hotvae.benchmark.store import DONE, Store
-from hotvae.report import write_text
+from hotvae.report.demo_page import write_text
 
 METRICS = ("log_loss", "example_f1", "micro_f1", "macro_f1", "hamming_accuracy")
 """Measures that are compared; all but the first are better when larger."""

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from hotvae.classifier import LabelClassifier
-from hotvae.estimator import HotVAEClassifier
+from hotvae.estimators.base import LabelClassifier
+from hotvae.estimators.hotvae import HotVAEClassifier
 from hotvae.net.losses import bce_loss, hotvae_terms, ranking_loss
 from hotvae.net.model import HotVAEOutput
-from hotvae.training import Terms
+from hotvae.training.loop import Terms
 
 
 class _Overheard:

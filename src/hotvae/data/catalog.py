@@ -24,7 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hotvae.data.dataset import Dataset, close_names
-from hotvae.data.own_files import read_npy_layout, read_text_layout
+from hotvae.data.formats.published_layouts import read_npy_layout, read_text_layout
 from hotvae.data.splits import Split, split_dataset
 from hotvae.data.tables import read_table
 from hotvae.errors import ConfigError, DataError, DataWarning

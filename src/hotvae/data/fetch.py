@@ -24,9 +24,9 @@ from typing import Any, BinaryIO, Literal, Self, get_args
 import numpy as np
 from scipy import sparse
 
-from hotvae.data.archives import get_archive, not_written, read_members
 from hotvae.data.catalog import Entry, cache_folder, describe, find_file, read_checked
-from hotvae.data.pickles import read_pickled_arrays
+from hotvae.data.formats.archives import get_archive, not_written, read_members
+from hotvae.data.formats.pickles import read_pickled_arrays
 from hotvae.errors import ConfigError, DataError, listed
 
 Style = Literal["auto", "bar", "lines", "silent"]

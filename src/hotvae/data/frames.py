@@ -21,8 +21,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hotvae.data.arff import check_unique_columns, parse_arff
 from hotvae.data.dataset import close_names
+from hotvae.data.formats.arff import check_unique_columns, parse_arff
 from hotvae.errors import ConfigError, DataError, listed
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")

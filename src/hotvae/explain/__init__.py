@@ -1,6 +1,5 @@
 """What a fitted model says about its labels: with whom, where, and because of what."""
 
-from hotvae.explain.asking import ConditionalModel, answers_given, flip_effects
 from hotvae.explain.associations import (
     Association,
     Associations,
@@ -8,7 +7,7 @@ from hotvae.explain.associations import (
     residual_associations,
     strongest_associations,
 )
-from hotvae.explain.chance import shuffle_within_strata
+from hotvae.explain.conditional import ConditionalModel, answers_given, flip_effects
 from hotvae.explain.groups import gradient_groups
 from hotvae.explain.interactions import (
     association_map,
@@ -18,6 +17,7 @@ from hotvae.explain.interactions import (
     third_order,
 )
 from hotvae.explain.recovery import Recovery, TrueModel, score_recovery
+from hotvae.explain.resampling import shuffle_within_strata
 from hotvae.explain.responses import (
     correlated_groups,
     deviance_partition,

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hotvae.config import require_count
 from hotvae.errors import DataError, listed
-from hotvae.explain.asking import BoolArray, IntArray
-from hotvae.parameters import require_count
+from hotvae.explain.conditional import BoolArray, IntArray
 
 ALL_ROWS = "all rows"
 """Name of the only group when none are given."""

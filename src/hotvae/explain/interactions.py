@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hotvae.config import require_choice, require_count
 from hotvae.errors import DataError, listed
-from hotvae.explain.asking import (
+from hotvae.explain.conditional import (
     SCALES,
     BoolArray,
     FloatArray,
@@ -41,9 +42,8 @@ from hotvae.explain.asking import (
     take_rows,
     two_sides,
 )
-from hotvae.explain.chance import Resamples, screened
 from hotvae.explain.groups import group_masks, pick_rows
-from hotvae.parameters import require_choice, require_count
+from hotvae.explain.resampling import Resamples, screened
 
 # An interval this close to 0 is 0: the flip of a label that tells nothing leaves only rounding.
 _ROUNDING = 1e-9

@@ -15,7 +15,7 @@ import pandas as pd
 
 from hotvae.data.synthetic import Gate, Interaction, VirtualRegion
 from hotvae.errors import DataError
-from hotvae.explain.asking import Models
+from hotvae.explain.conditional import Models
 from hotvae.explain.groups import ALL_ROWS, MIN_GROUP_ROWS
 from hotvae.explain.interactions import associations
 

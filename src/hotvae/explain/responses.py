@@ -21,7 +21,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from hotvae.errors import ConfigError, DataError, listed
-from hotvae.explain.asking import answers_given
+from hotvae.explain.conditional import answers_given
 from hotvae.metrics.multilabel import check_labels
 
 FloatArray = npt.NDArray[np.float64]

@@ -20,8 +20,8 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from hotvae.config import require_count
 from hotvae.errors import ConfigError, DataError, listed
-from hotvae.parameters import require_count
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]

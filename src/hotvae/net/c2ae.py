@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from hotvae.net.base_logits import apart, make_start
 from hotvae.net.encoders import code_labels
 from hotvae.net.perceptron import perceptron
 from hotvae.net.probit import set_bias
-from hotvae.net.start import apart, make_start
 from hotvae.types import Features, Labels, Logits, PerSample, Pooled, Probs
 
 
@@ -68,7 +68,7 @@ class C2AENet(nn.Module):
     initial_logits : Tensor of shape (label,), optional
         Logits of the prevalences.
     starts : bool
-        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.start`).
+        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.base_logits`).
 
     Examples
     --------

@@ -11,10 +11,10 @@ from torch.utils.checkpoint import checkpoint
 from hotvae.config import NetConfig
 from hotvae.errors import ConfigError
 from hotvae.net.attention import DecoderLayer, Neighbours
-from hotvae.net.blockwise import BlockLayer, covers, rows_at_a_time
-from hotvae.net.cores import Core, Spare
+from hotvae.net.cpu.attention import Core, Spare
+from hotvae.net.cpu.layer import BlockLayer, covers, rows_at_a_time
+from hotvae.net.cpu.sparse import make_core
 from hotvae.net.latent import token_mean
-from hotvae.net.neighbours import make_core
 from hotvae.types import GraphMask, LayerLogits, Logits, States, TokenMask, Tokens
 
 Round = Callable[..., Tensor]

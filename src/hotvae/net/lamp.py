@@ -8,10 +8,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from hotvae.config import NetConfig
+from hotvae.net.base_logits import apart, make_start
 from hotvae.net.decoder import Decoder
 from hotvae.net.encoders import TokenLayer, encode
 from hotvae.net.perceptron import perceptron
-from hotvae.net.start import apart, make_start
 from hotvae.types import Features, GraphMask, LayerLogits, Probs, TokenMask, Tokens
 
 
@@ -125,7 +125,7 @@ class LaMPNet(nn.Module):
     initial_logits : Tensor of shape (label,), optional
         Starting bias of the read-out.
     starts : bool
-        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.start`).
+        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.base_logits`).
 
     Examples
     --------

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from hotvae.config import NetConfig
 from hotvae.errors import ConfigError
 from hotvae.net.attention import Neighbours
+from hotvae.net.base_logits import apart, make_start
+from hotvae.net.conditional import KnownEncoder, hide_some
 from hotvae.net.decoder import Decoder
 from hotvae.net.encoders import code_labels, encode, make_encoder, make_label_encoder, member_mean
-from hotvae.net.known import KnownEncoder, hide_some
 from hotvae.net.latent import Gaussian, join, sample, token_mean
 from hotvae.net.probit import ProbitHead
-from hotvae.net.start import apart, make_start
 from hotvae.types import GraphMask, Labels, LayerLogits, Logits, Probs, StartLogits
 
 
@@ -74,7 +74,7 @@ class HotVAE(nn.Module):
     rank : int
         Common causes of labels in whole communities (:attr:`head`); learned after everything else.
     starts : bool
-        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.start`).
+        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.base_logits`).
 
     Examples
     --------
@@ -298,7 +298,7 @@ class PlainNet(nn.Module):
     initial_logits : Tensor of shape (label,), optional
         Starting bias of the read-out.
     starts : bool
-        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.start`).
+        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.base_logits`).
 
     Examples
     --------

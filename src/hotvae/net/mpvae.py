@@ -8,11 +8,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.special import ndtri
 
+from hotvae.net.base_logits import apart, make_start
 from hotvae.net.encoders import MLPEncoder, code_labels
 from hotvae.net.latent import Gaussian, sample
 from hotvae.net.perceptron import perceptron
 from hotvae.net.probit import ProbitHead, set_bias
-from hotvae.net.start import apart, make_start
 from hotvae.types import Features, Labels, Logits, Probs
 
 # The logistic curve is nearly a normal distribution function whose scores are this much smaller.
@@ -47,7 +47,7 @@ class MPVAENet(nn.Module):
     initial_logits : Tensor of shape (label,), optional
         Logits of the prevalences.
     starts : bool
-        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.start`).
+        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.base_logits`).
 
     Examples
     --------

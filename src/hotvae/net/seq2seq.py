@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from hotvae.net.attention import attend
+from hotvae.net.base_logits import apart, make_start
 from hotvae.net.encoders import encode
 from hotvae.net.latent import Gaussian, token_mean
-from hotvae.net.start import apart, make_start
 from hotvae.types import Labels, PerSample, Probs, StartLogits
 
 
@@ -61,7 +61,7 @@ class Seq2SeqNet(nn.Module):
         Logits of the prevalences; they decide the order of the labels, frequent ones first, and what is said of sets
         that the search did not see.
     starts : bool
-        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.start`): each label's counts
+        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.base_logits`): each label's counts
         wherever it may be written next.
 
     Examples

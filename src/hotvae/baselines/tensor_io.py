@@ -1,0 +1,98 @@
+"""Tables as tensors: how models that remember rows or sparse matrices are written to files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from hotvae.estimators.per_label import is_sparse
+
+
+def pack(name: str, table: Any) -> dict[str, Tensor]:
+    """Turn an array or a sparse matrix into named tensors.
+
+    Parameters
+    ----------
+    name : str
+        What the tensors are called; the parts of a sparse matrix get a suffix.
+    table : ndarray or CSR matrix
+        What to store.
+
+    Returns
+    -------
+    dict of str to Tensor
+
+    Examples
+    --------
+    >>> sorted(pack("rows", sparse.csr_array(np.eye(2))))
+    ['rows.data', 'rows.indices', 'rows.indptr', 'rows.shape']
+    """
+    if not is_sparse(table):
+        return {name: torch.from_numpy(np.array(table, order="C"))}
+    matrix: Any = sparse.csr_array(table)
+    parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": np.array(matrix.shape)}
+    return {f"{name}.{part}": torch.from_numpy(np.array(values)) for part, values in parts.items()}
+
+
+def unpack(name: str, tensors: Mapping[str, Tensor]) -> Any:
+    """Take back what :func:`pack` made.
+
+    Parameters
+    ----------
+    name : str
+        As given to :func:`pack`.
+    tensors : mapping of str to Tensor
+        Read from a file.
+
+    Returns
+    -------
+    ndarray or csr_matrix
+
+    Raises
+    ------
+    KeyError, ValueError
+        Parts that are absent or do not fit together.
+
+    Examples
+    --------
+    >>> unpack("rows", pack("rows", sparse.csr_array(np.eye(2)))).toarray()
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    if name in tensors:
+        return tensors[name].numpy()
+    data, indices, indptr, shape = (
+        tensors[f"{name}.{part}"].numpy() for part in ("data", "indices", "indptr", "shape")
+    )
+    matrix = sparse.csr_matrix((data, indices, indptr), shape=tuple(shape.tolist()))
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def array(name: str, tensors: Mapping[str, Tensor], shape: tuple[int | None, ...]) -> NDArray[Any]:
+    """Read one array and check its shape; None stands for any size.
+
+    Raises
+    ------
+    KeyError, ValueError
+        An array that is absent or has another shape.
+
+    Examples
+    --------
+    >>> array("weights", pack("weights", np.zeros((2, 3))), (2, None)).shape
+    (2, 3)
+    >>> array("weights", pack("weights", np.zeros((2, 3))), (4, None))
+    Traceback (most recent call last):
+    ...
+    ValueError: weights has shape (2, 3) where (4, None) was expected
+    """
+    values: NDArray[Any] = tensors[name].numpy()
+    if values.ndim != len(shape) or any(size not in (None, own) for size, own in zip(shape, values.shape, strict=True)):
+        raise ValueError(f"{name} has shape {values.shape} where {shape} was expected")
+    return values

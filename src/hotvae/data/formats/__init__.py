@@ -1,0 +1,1 @@
+"""Files as others publish them: ARFF, archives, pickled arrays, known layouts."""

@@ -1,0 +1,1 @@
+"""The scikit-learn faces, and the objects that wrap a fitted network."""

@@ -1,0 +1,631 @@
+"""What every classifier of hotvae shares with scikit-learn: checks, targets, rows held out, thresholds, saving.
+
+A subclass says how it learns from scaled rows and how it predicts; everything around that stands here once.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    check_random_state,
+    validate_data,
+)
+from torch import Tensor
+
+from hotvae.checkpoint import load_folder, save_folder
+from hotvae.data.splits import MultilabelStratifiedShuffleSplit
+from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+from hotvae.estimators.thresholds import tune_thresholds
+from hotvae.features.scaling import FeatureScaler
+from hotvae.metrics import macro_f1
+
+# What stands in a model file for a parameter that is a module of the user's own.
+CUSTOM = "custom"
+
+# Fewer validation rows than this cannot tell epochs apart: then all rows train and the last epoch is kept.
+MIN_VALIDATION_ROWS = 10
+
+# Cells of a block of draws: 64 MB while they are numbers, 8 as 0 and 1.
+_CELLS_PER_BLOCK = 1 << 23
+
+
+class Front(Protocol):
+    """Turns features as the user has them into what a model is fed with; learns from training rows only."""
+
+    @property
+    def n_features_out(self) -> int:
+        """Columns that come out, or token numbers in use."""
+        ...
+
+    def fit(self, features: Any, feature_names: Any = None) -> Any:
+        """Learn from training rows."""
+        ...
+
+    def transform(self, features: Any, dtype: Any = np.float32) -> Any:
+        """Apply what was learned; rows do not influence each other."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Everything learned, ready for JSON."""
+        ...
+
+
+class LabelledRows(NamedTuple):
+    """Scaled features and labels (0, 1, NaN) of some rows."""
+
+    features: Any
+    labels: NDArray[np.float32]
+
+
+class LabelClassifier(ClassifierMixin, BaseEstimator):
+    """Checks, targets, held-out rows, thresholds and files; a subclass learns and predicts.
+
+    A subclass has an ``__init__`` with explicit parameters, among them ``validation_fraction`` and ``random_state``,
+    and says ``_learn``, ``_probs``, ``_learned`` and ``_restore``.
+    """
+
+    title: ClassVar[str]
+    takes: ClassVar[str] = "tables, dense or sparse; labels may have gaps"
+    cost: ClassVar[str] = "not measured"
+    citation: ClassVar[str] = "none"
+    accepts_missing_labels: ClassVar[bool] = True
+    accepts_sparse: ClassVar[bool] = True
+    conditional: bool = False
+    """Whether known labels can be given for a prediction of the others."""
+
+    # What a subclass says ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
+        """Learn from scaled rows; validation rows may choose settings."""
+
+    def _learn_first(
+        self, train: LabelledRows, validation: LabelledRows | None
+    ) -> tuple[LabelledRows, LabelledRows | None]:
+        """Learn what all else is learned with, and return the rows as they are learned from; by default as they are."""
+        return train, validation
+
+    def _learn_last(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
+        """Learn what needs all else to be learned; by default nothing."""
+        return
+
+    @abstractmethod
+    def _probs(self, features: Any) -> NDArray[np.floating[Any]]:
+        """Return probabilities of shape (n_samples, n_labels) for scaled features."""
+
+    @abstractmethod
+    def _learned(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what was learned: JSON-able notes, and tensors."""
+
+    @abstractmethod
+    def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Take back what :meth:`_learned` returned."""
+
+    def _front(self) -> Front:
+        """Make the untrained front of the model."""
+        return FeatureScaler()
+
+    def _restored_front(self, state: dict[str, Any]) -> Front:
+        return FeatureScaler.from_state(state)
+
+    def _dtype(self) -> np.dtype[Any]:
+        """Return the number type of the scaled features."""
+        return np.dtype(np.float64)
+
+    # Fitting ----------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Self:
+        """Train on a table.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Features; NaN is a missing value. A frame may have categorical columns.
+        y : array or DataFrame of shape (n_samples, n_labels), or 1-D array of classes
+            0, 1, or NaN for a label that was not observed.
+        validation : (X, y), optional
+            Rows that choose settings and thresholds. By default a stratified share
+            ``validation_fraction`` of the rows is held out for it.
+
+        Returns
+        -------
+        self
+        """
+        features = self._check_features(X, reset=True)
+        labels = self._check_labels(y, reset=True)
+        check_consistent_length(features, labels)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if self.target_ == "labels":
+            _warn_of_single_class(labels, self.label_names_)
+        train, held_out = self._split(features, labels, validation, seed)
+        if not self.accepts_missing_labels:
+            _refuse_missing(labels[train], self.label_names_, type(self).__name__)
+        self.scaler_ = self._front().fit(_take(features, train), self._names_or_none())
+        rows = LabelledRows(self._scaled(_take(features, train)), labels[train])
+        held_rows = None if held_out is None else LabelledRows(self._scaled(held_out[0]), held_out[1])
+        rows, held_rows = self._learn_first(rows, held_rows)
+        self._learn(rows, held_rows, seed)
+        self._learn_last(rows, held_rows, seed)
+        self.thresholds_: dict[str, float] = {}
+        if held_rows is not None:
+            self.thresholds_ = tune_thresholds(held_rows.labels, self._probs(held_rows.features))
+        return self
+
+    def _scaled(self, features: Any) -> Any:
+        return self.scaler_.transform(features, dtype=self._dtype())
+
+    def _read(self, X: Any) -> Any:
+        """Return rows as they are predicted from."""
+        return self._scaled(self._check_features(X, reset=False))
+
+    def _split(
+        self, features: Any, labels: NDArray[Any], validation: tuple[Any, Any] | None, seed: int
+    ) -> tuple[NDArray[np.intp], tuple[Any, NDArray[Any]] | None]:
+        everything = np.arange(len(labels))
+        if validation is not None:
+            if not isinstance(validation, tuple | list) or len(validation) != 2:
+                raise ConfigError(
+                    f"validation must be a pair (X, y); got {type(validation).__name__}. Pass (X_val, y_val)."
+                )
+            held = self._check_features(validation[0], reset=False)
+            return everything, (held, self._check_labels(validation[1], reset=False))
+        fraction = self.validation_fraction
+        if not 0 <= fraction < 1:
+            raise ConfigError(
+                f"validation_fraction must be at least 0 and below 1; got {fraction!r}. 0 trains on all rows."
+            )
+        if int(fraction * len(labels)) < MIN_VALIDATION_ROWS:
+            return everything, None
+        splitter = MultilabelStratifiedShuffleSplit(n_splits=1, test_size=fraction, random_state=seed)
+        train, held_index = next(splitter.split(everything, labels))
+        return train, (_take(features, held_index), labels[held_index])
+
+    # Checking ---------------------------------------------------------------------------------------------
+
+    def _check_features(self, X: Any, reset: bool) -> Any:
+        """Return features as a float array, CSR, or a frame when it has columns that are not numbers."""
+        if isinstance(X, pd.DataFrame) and not all(pd.api.types.is_numeric_dtype(kind) for kind in X.dtypes):
+            # validate_data would turn the frame into an array of objects; the names and the width still count.
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            return X
+        return validate_data(
+            self,
+            X,
+            accept_sparse="csr" if self.accepts_sparse else False,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,  # the scaler refuses infinity and names column and rows
+            reset=reset,
+        )
+
+    def _names_or_none(self) -> tuple[str, ...] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(names)
+
+    def _check_labels(self, y: Any, reset: bool) -> NDArray[np.float32]:
+        """Return labels of shape (n_samples, n_labels) of 0, 1 and NaN, and learn classes and names."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        names = [str(name) for name in y.columns] if isinstance(y, pd.DataFrame) else None
+        # scipy's published type of a sparse object lacks toarray, which every one of them has.
+        # issparse does not tell mypy that toarray is there.
+        table: NDArray[Any] = np.asarray(y.toarray() if sparse.issparse(y) else y)  # type: ignore[attr-defined]
+        if reset:
+            self._learn_target(table, names)
+            self.labels_are_named_ = names is not None
+        elif names is not None and self.target_ == "labels" and self.labels_are_named_:
+            table = table[:, _label_order(names, [str(name) for name in self.label_names_])]
+        if self.target_ != "labels":
+            if table.ndim == 2:
+                table = table.ravel()
+            unknown = sorted(set(table.tolist()) - set(self.classes_.tolist()), key=str)
+            if unknown:
+                raise DataError(f"validation classes must occur in training; got {listed(unknown)}. Remove these rows.")
+            binary: NDArray[np.float32] = LabelBinarizer().fit(self.classes_).transform(table).astype(np.float32)
+            return binary
+        if table.ndim == 1:
+            table = table[:, None]
+        if table.shape[1] != self.n_labels_:
+            raise DataError(
+                f"labels must have {self.n_labels_} columns as in training; got {table.shape[1]}. Pass the same labels."
+            )
+        return _label_table(table, self.label_names_)
+
+    def _learn_target(self, table: NDArray[Any], names: list[str] | None) -> None:
+        if table.ndim > 2:
+            raise DataError(f"y must have one or two dimensions; got shape {table.shape}. Pass rows by labels.")
+        if table.ndim == 2 and (table.shape[1] > 1 or _is_label_column(table)):
+            self.target_ = "labels"
+            self.n_labels_ = table.shape[1]
+            if names is not None and len(set(names)) < len(names):
+                raise DataError(f"label names must be unique; got {listed(names)}. Rename the columns of y.")
+            self.label_names_ = np.array(names or [f"label_{i}" for i in range(table.shape[1])], dtype=object)
+            self.classes_ = np.arange(table.shape[1]) if table.shape[1] > 1 else np.array([0, 1])
+            return
+        if table.ndim == 2:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected; its classes are used as 1-D y.",
+                DataWarning,
+                stacklevel=4,
+            )
+            table = table.ravel()
+        if np.issubdtype(table.dtype, np.floating) and not np.isfinite(table).all():
+            raise DataError("y must be finite; got NaN or infinity. Only a table of labels (2-D y) may have gaps.")
+        kind = type_of_target(table, raise_unknown=True, input_name="y")
+        if kind not in ("binary", "multiclass"):
+            raise ValueError(f"Unknown label type: {kind}. y must hold classes, or be a table of 0 and 1.")
+        self.classes_ = np.unique(table)
+        if len(self.classes_) < 2:
+            raise DataError(
+                f"y must have at least 2 classes; got 1 class ({self.classes_[0]!r}). Nothing can be learned from it."
+            )
+        self.target_ = "classes"
+        self.n_labels_ = 1 if len(self.classes_) == 2 else len(self.classes_)
+        shown = self.classes_[1:] if self.n_labels_ == 1 else self.classes_
+        self.label_names_ = np.array([str(name) for name in shown], dtype=object)
+
+    # Predicting -------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any, given: Any = None) -> NDArray[np.floating[Any]]:
+        """Probability of every label, or of every class when y was 1-D; alone, or given that some labels are known.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Features, columns as in training.
+        given : array or DataFrame of shape (n_samples, n_labels), optional
+            Known labels: 1 present, 0 absent, NaN unknown. Columns of a frame are matched by name. Only for models
+            whose ``conditional`` is True.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels) or (n_samples, n_classes)
+            Known labels as known; a row in which nothing is known has the values it has without ``given``.
+            A row's values do not depend on the other rows.
+        """
+        check_is_fitted(self)
+        features = self._read(X)
+        if given is not None:
+            return self._given_some(features, self._check_known(given, features.shape[0]))
+        probs = self._probs(features)
+        if self.target_ == "labels":
+            return probs
+        probs = probs.astype(np.float64)
+        if self.n_labels_ == 1:
+            return np.column_stack([1 - probs, probs])
+        total: NDArray[np.floating[Any]] = probs.sum(axis=1, keepdims=True)
+        normalised: NDArray[np.floating[Any]] = probs / np.maximum(total, np.finfo(np.float64).tiny)
+        return normalised
+
+    def _probs_given(self, features: Any, known: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        """Return probabilities of all labels for scaled rows, given known ones (NaN: unknown)."""
+        able = "HotVAEClassifier, ProbitJSDM, MPVAE or a chain"
+        raise ConfigError(
+            f"given must go with a model that learns labels from labels; got {type(self).__name__}. Use {able}."
+        )
+
+    def _given_some(self, features: Any, known: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        """Ask for the rows of which something is known; the others have the same values as without it."""
+        told = ~np.isnan(known).all(axis=1)
+        rows = np.flatnonzero(told)
+        conditional = self._probs_given(_take(features, rows), known[rows])
+        probs = np.empty(known.shape, dtype=conditional.dtype)
+        probs[rows] = np.where(np.isnan(known[rows]), conditional, known[rows])
+        if not told.all():
+            probs[~told] = self._probs(_take(features, np.flatnonzero(~told)))
+        return probs
+
+    def _check_known(self, given: Any, n_rows: int) -> NDArray[np.float32]:
+        """Return known labels of shape (n_rows, n_labels), NaN where unknown."""
+        self._require_label_table("given")
+        known = self._check_labels(given, reset=False)
+        if len(known) != n_rows:
+            raise DataError(f"given must have the rows of X, {n_rows}; got {len(known)}. Use NaN for unknown labels.")
+        return known
+
+    def _require_label_table(self, what: str) -> None:
+        if self.target_ != "labels":
+            raise ConfigError(f"{what} must go with a table of labels; got classes (1-D y). Fit on a 2-D y.")
+
+    def sample(
+        self,
+        X: Any,
+        n_draws: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+        given: Any = None,
+    ) -> NDArray[np.int8]:
+        """Draw whole label sets.
+
+        Labels go together in a draw as the model believes they do; a model that says nothing of it draws each label
+        by itself.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Features, columns as in training.
+        n_draws : int
+            Label sets for each row.
+        random_state : int, RandomState or None
+            Decides the draws.
+        given : array or DataFrame of shape (n_samples, n_labels), optional
+            Known labels, as in :meth:`predict_proba`; every draw has them.
+
+        Returns
+        -------
+        ndarray of int8 of shape (n_draws, n_samples, n_labels)
+            0 and 1.
+        """
+        return np.concatenate(list(self.sample_blocks(X, n_draws, random_state, given)))
+
+    def sample_blocks(
+        self,
+        X: Any,
+        n_draws: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+        given: Any = None,
+    ) -> Iterator[NDArray[np.int8]]:
+        """Draw whole label sets, some draws at a time: the stream of :meth:`sample`, for draws that fill the memory.
+
+        Parameters
+        ----------
+        X, n_draws, random_state, given
+            As for :meth:`sample`.
+
+        Yields
+        ------
+        ndarray of int8 of shape (some draws, n_samples, n_labels)
+            One after the other they are what :meth:`sample` returns.
+        """
+        check_is_fitted(self)
+        self._require_label_table("sample")
+        if isinstance(n_draws, bool) or not isinstance(n_draws, numbers.Integral) or n_draws < 1:
+            raise ConfigError(f"n_draws must be a whole number of at least 1; got {n_draws!r}. 100 are customary.")
+        features = self._read(X)
+        known = None if given is None else self._check_known(given, features.shape[0])
+        random = np.random.default_rng(int(check_random_state(random_state).randint(2**31 - 1)))
+        size = max(1, _CELLS_PER_BLOCK // max(1, features.shape[0] * self.n_labels_))
+        sizes = [min(size, int(n_draws) - start) for start in range(0, int(n_draws), size)]
+        return self._draw_blocks(features, known, sizes, random)
+
+    def _draw_blocks(
+        self, features: Any, known: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
+    ) -> Iterator[NDArray[np.int8]]:
+        """Yield blocks of draws for scaled rows; each label by itself."""
+        probs = self._probs(features) if known is None else self._given_some(features, known)
+        for size in sizes:
+            yield (random.random((size, *probs.shape)) < probs).astype(np.int8)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels whose probability exceeds one half, or the most probable class when y was 1-D.
+
+        For tuned cut-offs see ``thresholds_`` and :class:`~hotvae.ThresholdTuner`.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Features, columns as in training.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels) of 0 and 1, or (n_samples,) of classes
+        """
+        probs = self.predict_proba(X)
+        if self.target_ == "labels":
+            return (probs > 0.5).astype(np.int64)
+        picked: NDArray[Any] = self.classes_[probs.argmax(axis=1)]
+        return picked
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Macro-averaged F1 of :meth:`predict` for labels; accuracy when y was 1-D.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame
+            Features.
+        y : array
+            True labels; NaN is left out.
+        sample_weight : array, optional
+            Weights of rows, for 1-D y only.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        if self.target_ != "labels":
+            return float(super().score(X, y, sample_weight))
+        if sample_weight is not None:
+            raise ConfigError("sample_weight must be None for a table of labels; got weights. Score subsets instead.")
+        return macro_f1(self._check_labels(y, reset=False), self.predict(X))
+
+    # Saving -----------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> None:
+        """Write the fitted model as a folder of JSON and safetensors, atomically.
+
+        Parameters
+        ----------
+        path : path
+            The folder; an older hotvae model there is replaced, anything else refused.
+        extra : mapping, optional
+            JSON-able notes stored with the model, such as where its table came from.
+        """
+        check_is_fitted(self)
+        params = {name: plain_parameter(name, value) for name, value in self.get_params(deep=False).items()}
+        learned, tensors = self._learned()
+        config = {
+            "kind": type(self).__name__,
+            "hotvae_version": version("hotvae"),
+            "torch_version": str(torch.__version__),
+            "params": params,
+            "target": self.target_,
+            "label_names": [str(name) for name in self.label_names_],
+            "labels_are_named": self.labels_are_named_,
+            "classes": {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()},
+            "n_features_in": int(self.n_features_in_),
+            "feature_names_in": None if self._names_or_none() is None else list(self.feature_names_in_),
+            "scaler": self.scaler_.state(),
+            "thresholds": self.thresholds_,
+            **learned,
+            "extra": dict(extra or {}),
+        }
+        save_folder(path, config, tensors)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **parameters: Any) -> Self:
+        """Read a model that :meth:`save` wrote; nothing in the folder is executed.
+
+        Parameters
+        ----------
+        path : path
+            The folder.
+        **parameters
+            Parameters that no file can hold, such as an ``encoder`` of one's own.
+
+        Returns
+        -------
+        fitted classifier
+        """
+        config, tensors = load_folder(path)
+        if config.get("kind") != cls.__name__:
+            raise ModelError(
+                f"model must be a {cls.__name__}; got {config.get('kind')!r} ({path}). Load it with hotvae.load_model."
+            )
+        try:
+            for name, value in config["params"].items():
+                if value == CUSTOM and name not in parameters:
+                    raise ModelError(
+                        f"{name} must be given: the model was made with a module of its own ({path}). "
+                        f"Call {cls.__name__}.load(path, {name}=YourModule(...))."
+                    )
+            own = {name: value for name, value in parameters.items() if config["params"].get(name) == CUSTOM}
+            model = cls(**config["params"] | own)
+            model.target_ = config["target"]
+            model.label_names_ = np.array(config["label_names"], dtype=object)
+            model.labels_are_named_ = config["labels_are_named"]
+            classes = config["classes"]
+            model.classes_ = np.array(classes["values"], dtype=np.dtype(classes["dtype"]))
+            model.n_labels_ = len(model.label_names_)
+            model.n_features_in_ = config["n_features_in"]
+            if config["feature_names_in"] is not None:
+                model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
+            model.scaler_ = model._restored_front(config["scaler"])
+            model.thresholds_ = config["thresholds"]
+            model.extra_ = config["extra"]
+            model._restore(config, tensors)
+        except ModelError:
+            raise
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ModelError(
+                f"model folder must describe a {cls.__name__}; got {type(error).__name__}: {error} ({Path(path)}). "
+                "Its files do not fit together: restore them from a copy, or train again."
+            ) from error
+        return model
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator accepts."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        tags.input_tags.sparse = self.accepts_sparse
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def plain_parameter(name: str, value: Any) -> Any:
+    """Turn a parameter into JSON; what only made sense while training is left out.
+
+    Examples
+    --------
+    >>> plain_parameter("encoder_widths", (16, 8))
+    [16, 8]
+    """
+    if isinstance(value, torch.nn.Module):
+        return CUSTOM
+    if name == "graph" and not isinstance(value, str):
+        return "complete"  # the graph itself is stored with the weights
+    if name in ("random_state", "state_file") and not isinstance(value, int):
+        return None
+    if isinstance(value, tuple):
+        return [plain_parameter(name, part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _take(features: Any, rows: NDArray[np.intp]) -> Any:
+    return features.iloc[rows] if isinstance(features, pd.DataFrame) else features[rows]
+
+
+def _is_label_column(table: NDArray[Any]) -> bool:
+    try:
+        values = table.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return bool(np.isin(values[~np.isnan(values)], (0, 1)).all())
+
+
+def _label_order(names: list[str], expected: list[str]) -> list[int]:
+    """Places of the training labels among the columns of another label table."""
+    missing, unknown = sorted(set(expected) - set(names)), sorted(set(names) - set(expected))
+    if missing or unknown or len(names) != len(expected):
+        raise DataError(
+            f"labels must be those of training; got none of {listed(missing)} and unknown {listed(unknown)} "
+            "(columns of y). Pass the same columns, in any order."
+        )
+    return [names.index(name) for name in expected]
+
+
+def _label_table(table: NDArray[Any], names: NDArray[Any]) -> NDArray[np.float32]:
+    """Check that a table of labels holds 0, 1 and NaN only."""
+    try:
+        values = table.astype(np.float32)
+    except (TypeError, ValueError):
+        raise DataError("labels must be numbers 0, 1 or NaN; got text. Code presence as 1, absence as 0.") from None
+    wrong = ~(np.isnan(values) | (values == 0) | (values == 1))
+    if wrong.any():
+        rows, columns = np.nonzero(wrong)
+        first = columns[0]
+        raise DataError(
+            f"labels must be 0 or 1; got {table[rows[0], first]} in column {str(names[first])!r} "
+            f"(rows {listed(rows[columns == first])}). Counts? Use (y > 0)."
+        )
+    return values
+
+
+def _warn_of_single_class(labels: NDArray[Any], names: NDArray[Any]) -> None:
+    """Say which labels cannot be learned; an error would end every cross-validation with a rare label (ADR 0007)."""
+    positives, observed = np.nansum(labels, axis=0), (~np.isnan(labels)).sum(axis=0)
+    stuck = (positives == 0) | (positives == observed)
+    if stuck.any():
+        warnings.warn(
+            f"labels must have both classes to be learned; got 1 class in {listed(names[stuck])}. "
+            "Their predictions stay near their rate: drop them, or add rows.",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def _refuse_missing(labels: NDArray[Any], names: NDArray[Any], kind: str) -> None:
+    gaps = np.isnan(labels).any(axis=0)
+    if gaps.any():
+        raise DataError(
+            f"labels must all be observed for {kind}; got NaN in {listed(names[gaps])}. "
+            "Drop these rows or columns, or choose a model that takes gaps (hotvae models)."
+        )

@@ -1,0 +1,270 @@
+"""How a model is asked: with one label told present, told absent, or not at all."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.special import logit
+
+from hotvae.config import require_choice
+from hotvae.errors import ConfigError, listed
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.intp]
+Scale = Literal["probability", "logit"]
+SCALES = get_args(Scale)
+
+MIN_PROBABILITY = 1e-3
+"""On the logit scale probabilities are kept this far from 0 and 1: beyond, a logit is more noise than statement."""
+
+
+class ConditionalModel(Protocol):
+    """What the functions of this module need of a model: names of labels, and probabilities given some of them."""
+
+    @property
+    def label_names_(self) -> Any:
+        """Names of the labels, in the order of the columns."""
+        ...
+
+    def predict_proba(self, X: Any, given: Any = None) -> npt.NDArray[Any]:
+        """Probabilities of shape (n_samples, n_labels); ``given`` holds 1, 0 and NaN for unknown."""
+        ...
+
+
+Models = ConditionalModel | Sequence[ConditionalModel]
+
+
+def answers_given(model: object) -> bool:
+    """Tell whether a model can be told labels.
+
+    Parameters
+    ----------
+    model : object
+        Any classifier.
+
+    Returns
+    -------
+    bool
+        The model's own ``conditional``, or, without one, whether ``predict_proba`` takes ``given``.
+
+    Examples
+    --------
+    >>> from hotvae.baselines.mlknn import MLkNN
+    >>> from hotvae.baselines.probit import ProbitJSDM
+    >>> answers_given(ProbitJSDM()), answers_given(MLkNN())
+    (True, False)
+    """
+    own = getattr(model, "conditional", None)
+    if own is not None:
+        return bool(own)
+    predict = getattr(model, "predict_proba", None)
+    return predict is not None and "given" in inspect.signature(predict).parameters
+
+
+def flip_effects(model: ConditionalModel, X: Any, label: str, *, scale: Scale = "probability") -> FloatArray:
+    """Change of every label's probability when one label goes from absent to present, row by row.
+
+    Parameters
+    ----------
+    model : model with ``predict_proba(X, given=...)`` and ``label_names_``
+        A fitted model.
+    X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
+        Rows.
+    label : str
+        The label that is flipped.
+    scale : {"probability", "logit"}
+        Differences of probabilities, or of their logits (which do not shrink where a label is rare).
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_labels)
+        NaN in the column of ``label`` itself.
+
+    Raises
+    ------
+    ConfigError
+        A model that cannot be told labels, an unknown label or scale.
+
+    Examples
+    --------
+    >>> from hotvae.data.synthetic import virtual_region
+    >>> from hotvae.explain.recovery import TrueModel
+    >>> region = virtual_region(50, random_state=0)
+    >>> effects = flip_effects(TrueModel(region), region.dataset.features, "species_01")
+    >>> effects.shape
+    (50, 24)
+    """
+    require_choice("scale", scale, SCALES)
+    names = names_of(model_list(model))
+    place = places_of([label], names)[0]
+    low, high = two_sides(model, X, place, len(names), scale)
+    effects = high - low
+    effects[:, place] = np.nan
+    return effects
+
+
+def take_rows(X: Any, rows: IntArray) -> Any:
+    """Take rows of a table of any kind.
+
+    Examples
+    --------
+    >>> take_rows(pd.DataFrame({"depth": [1, 2, 3]}), np.array([2]))["depth"].tolist()
+    [3]
+    """
+    if isinstance(X, pd.DataFrame):
+        return X.iloc[rows]
+    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
+
+
+def row_count(X: Any) -> int:
+    """Count the rows of a table of any kind.
+
+    Examples
+    --------
+    >>> row_count(np.zeros((3, 2)))
+    3
+    """
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def model_list(model: Models) -> list[ConditionalModel]:
+    """Return one model or several as a list, each of which can be told labels.
+
+    Examples
+    --------
+    >>> model_list([])
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: ...
+    """
+    models: list[Any] = list(model) if isinstance(model, list | tuple) else [model]
+    if not models:
+        raise ConfigError("model must be a fitted model or several; got none. Pass at least one.")
+    for each in models:
+        if not answers_given(each):
+            kind = type(each).__name__
+            raise ConfigError(
+                f"model must answer predict_proba(X, given=...); got {kind}, which does not. "
+                "It says nothing about labels given others: choose hotvae, probit, mpvae or a chain."
+            )
+    return models
+
+
+def names_of(models: Sequence[ConditionalModel]) -> list[str]:
+    """Names of the labels, which must be the same for all models.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> names_of([SimpleNamespace(label_names_=np.array(["heron", "trout"]))])
+    ['heron', 'trout']
+    """
+    names = [str(name) for name in models[0].label_names_]
+    for each in models[1:]:
+        if [str(name) for name in each.label_names_] != names:
+            raise ConfigError(
+                "models must have the same labels in the same order; got different ones. Train them alike."
+            )
+    return names
+
+
+def places_of(wanted: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Find labels by their names.
+
+    Examples
+    --------
+    >>> places_of(["trout"], ["heron", "trout"])
+    [1]
+    """
+    order = {name: place for place, name in enumerate(names)}
+    unknown = [name for name in wanted if name not in order]
+    if unknown:
+        raise ConfigError(
+            f"label must be one of the model's ({listed(names)}); got {listed(unknown)}. Check the spelling."
+        )
+    return [order[name] for name in wanted]
+
+
+def probs_alone(model: ConditionalModel, X: Any) -> FloatArray:
+    """Ask for all labels of all rows, none of them known.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> probs_alone(SimpleNamespace(predict_proba=lambda X: [[0.5]] * len(X)), [[1.0], [2.0]])
+    array([[0.5],
+           [0.5]])
+    """
+    return np.asarray(model.predict_proba(X), dtype=np.float64)
+
+
+def probs_given(model: ConditionalModel, X: Any, known: Mapping[int, float], n_labels: int, scale: Scale) -> FloatArray:
+    """Ask for all labels of all rows, some of them known.
+
+    Parameters
+    ----------
+    model : ConditionalModel
+        Who is asked.
+    X : table
+        Features.
+    known : mapping of int to float
+        Known labels by their places, the same for every row.
+    n_labels : int
+        Labels in all.
+    scale : {"probability", "logit"}
+        Of the answer.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_labels)
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> echo = SimpleNamespace(predict_proba=lambda X, given: np.nan_to_num(given, nan=0.5))
+    >>> probs_given(echo, [[0.0]], {1: 1.0}, 3, "probability")
+    array([[0.5, 1. , 0.5]])
+    """
+    told = np.full((row_count(X), n_labels), np.nan)
+    for place, value in known.items():
+        told[:, place] = value
+    probs = np.asarray(model.predict_proba(X, given=told), dtype=np.float64)
+    if scale == "probability":
+        return probs
+    logits: FloatArray = logit(probs.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY))
+    return logits
+
+
+def two_sides(
+    model: ConditionalModel, X: Any, place: int, n_labels: int, scale: Scale
+) -> tuple[FloatArray, FloatArray]:
+    """Ask twice: with a label known to be absent, and with it known to be present.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> echo = SimpleNamespace(predict_proba=lambda X, given: np.nan_to_num(given, nan=0.5))
+    >>> two_sides(echo, [[0.0]], 0, 2, "probability")
+    (array([[0. , 0.5]]), array([[1. , 0.5]]))
+    """
+    return probs_given(model, X, {place: 0.0}, n_labels, scale), probs_given(model, X, {place: 1.0}, n_labels, scale)
+
+
+def check_between(name: str, value: float, low: float, high: float) -> None:
+    """Refuse a number that does not lie between two others.
+
+    Examples
+    --------
+    >>> check_between("level", 1.0, 0, 1)
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: level must be above 0 and below 1; got 1.0.
+    """
+    if not low < value < high:
+        raise ConfigError(f"{name} must be above {low} and below {high}; got {value}.")

@@ -1,0 +1,1 @@
+"""Whole jobs on files: train, predict, evaluate, demo."""

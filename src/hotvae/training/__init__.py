@@ -1,0 +1,1 @@
+"""The one training loop, prediction in batches, progress."""

@@ -1,0 +1,95 @@
+"""Can it learn? Data with a known answer, and the real tables where they are at hand."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import MultiOutputClassifier
+
+from hotvae import HotVAEClassifier, PlainNetClassifier, read_table, split_dataset, virtual_region
+from hotvae.estimators.threshold_tuner import label_probs
+from hotvae.metrics import log_loss, macro_f1
+
+
+def test_overfit__32_rows_of_noise__every_label_learned():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(32, 6)), rng.integers(0, 2, size=(32, 5))
+    model = HotVAEClassifier(
+        max_epochs=150,
+        batch_size=32,
+        learning_rate=0.003,
+        encoder_dropout=0.0,
+        decoder_dropout=0.0,
+        validation_fraction=0.0,
+        n_threads=1,
+        random_state=0,
+    ).fit(X, Y)
+    assert macro_f1(Y, model.predict(X)) == 1.0
+
+
+def test_labels_linked_by_exclusive_or__beat_independent_logistic_regression():
+    """a and b are signs of two features, c is present when exactly one of them is: no linear model can see c."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 2))
+    a, b = X[:, 0] > 0, X[:, 1] > 0
+    Y = np.column_stack([a, b, a ^ b]).astype(int)
+    settings = {"max_epochs": 25, "encoder_widths": (64, 64), "encoder_dropout": 0.1, "learning_rate": 0.003}
+    model = HotVAEClassifier(**settings, n_threads=1, random_state=0).fit(X[:600], Y[:600])
+    rival = MultiOutputClassifier(LogisticRegression()).fit(X[:600], Y[:600])
+    ours, theirs = (log_loss(Y[600:], label_probs(fitted, X[600:])) for fitted in (model, rival))
+    assert ours < theirs - 0.15
+    assert macro_f1(Y[600:], model.predict(X[600:])) > 0.9
+
+
+def test_virtual_region__small__closer_to_the_truth_than_prevalence():
+    region = virtual_region(1500, 8, random_state=1)
+    data = region.dataset
+    parts = split_dataset(data, fractions=(0.6, 0.15, 0.25), random_state=0)
+    held = (data.features[parts.validation], data.labels[parts.validation])
+    settings = {"max_epochs": 25, "encoder_widths": (64, 64), "encoder_dropout": 0.1, "dim": 32}
+    model = HotVAEClassifier(**settings, learning_rate=0.002, n_threads=1, random_state=0)
+    model.fit(data.features[parts.train], data.labels[parts.train], validation=held)
+    truth, test = data.labels[parts.test], parts.test
+    rate = np.broadcast_to(data.labels[parts.train].mean(axis=0), truth.shape)
+    best, ours, prevalence = (
+        log_loss(truth, probs) for probs in (region.marginals[test], model.predict_proba(data.features[test]), rate)
+    )
+    assert best < ours < best + 0.4 * (prevalence - best)
+
+
+def test_missing_labels__half_of_the_cells__cost_little():
+    """Unknown cells are left out, not taken for absences: with half of them gone the loss rises a little."""
+    data = virtual_region(900, 6, random_state=2).dataset
+    gone = np.random.default_rng(0).random((600, 6)) < 0.5
+    labels = np.where(gone, np.nan, data.labels[:600])
+    settings = {"max_epochs": 15, "encoder_widths": (64,), "encoder_dropout": 0.1, "dim": 32, "n_threads": 1}
+    losses = []
+    for known in (data.labels[:600], labels, np.nan_to_num(labels)):
+        model = HotVAEClassifier(**settings, random_state=0).fit(data.features[:600], known)
+        losses.append(log_loss(data.labels[600:], model.predict_proba(data.features[600:])))
+    everything, half_known, taken_for_absent = losses
+    assert everything <= half_known + 0.01
+    assert half_known < everything + 0.05 < taken_for_absent
+
+
+DATA = os.environ.get("HOTVAE_DATA_DIR")
+
+
+@pytest.mark.data
+@pytest.mark.skipif(DATA is None, reason="HOTVAE_DATA_DIR is not set: no real tables")
+def test_scene__a_few_epochs__the_decoder_does_not_cost_accuracy():
+    """A short run of the table in the paper: well above chance, and level with the network without label decoder."""
+    path = Path(DATA) / "scene.npz"
+    data = read_table(path)
+    with np.load(path, allow_pickle=False) as file:
+        train, test = file["train_idx"], file["test_idx"]
+    scores = []
+    for kind in (HotVAEClassifier, PlainNetClassifier):
+        model = kind(max_epochs=8, n_threads=1, random_state=0).fit(data.features[train], data.labels[train])
+        probs = model.predict_proba(data.features[test])
+        scores.append(macro_f1(data.labels[test], probs >= model.thresholds_["macro_f1"]))
+    hot, plain = scores
+    assert hot > 0.72
+    assert hot > plain - 0.03
