@@ -6,13 +6,17 @@ BIN := .venv/bin
 # uv does not read pip's settings: hand it the folder pip has been told to look for wheels in.
 UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}" $(BIN)/uv
 
-.PHONY: demo test check lint types layers examples bench clean
+.PHONY: demo test quick check lint types layers examples bench clean
 
 demo: .venv/.installed
 	$(BIN)/hotvae demo --out hotvae-demo
 
 test: .venv/.installed-test
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# While you write: what takes long, needs real data or a browser, and the examples of docstrings are left to `make test`.
+quick: .venv/.installed-test
+	$(BIN)/python -m pytest tests -n auto --dist worksteal -m "not slow and not data and not browser"
 
 check: lint types layers test examples
 
@@ -32,7 +36,7 @@ examples: .venv/.installed-test
 # One thread, about half an hour, of which one size is compiled for up to ten minutes; other programs on the machine make its
 # numbers worse.
 bench: .venv/.installed
-	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m paper.speed.steps
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

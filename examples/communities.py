@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from hotvae import HotVAEClassifier, read_table, split_dataset, virtual_region
+from hotvae import HotVAEClassifier, Training, read_table, split_dataset, virtual_region
 from hotvae.jobs.train import label_report
 from hotvae.metrics import all_measures, calibration_error, log_loss, measures_frame, richness_coverage, site_pairs
 from hotvae.report.plots import plot_richness_interval, plot_species_map
@@ -35,21 +35,17 @@ print(f"{data.n_samples} sites, {data.n_features} features, {data.n_labels} spec
 
 # 2. Whole blocks of 20 km are left out: neighbours of a training site would be too easy to predict.
 parts = split_dataset(data, kind="block", block_size=20.0, fractions=(0.6, 0.2, 0.2), random_state=0)
-
-
-def rows(index):
-    part = data.take(index)
-    return part.features, pd.DataFrame(part.labels, columns=species)
-
-
-train, held, (test_features, test_labels) = (rows(index) for index in (parts.train, parts.validation, parts.test))
-observed = test_labels.to_numpy()
+train, held, test = (data.take(index) for index in (parts.train, parts.validation, parts.test))
+test_features, observed = pd.DataFrame(test.features, columns=climate), test.labels
 
 # 3. The held blocks choose the epoch.
 model = HotVAEClassifier(
-    max_epochs=15, encoder_widths=(128, 128), learning_rate=0.002, covariance_epochs=8, random_state=0, n_threads=1
+    training=Training(max_epochs=15, learning_rate=0.002),
+    encoder_widths=(128, 128),
+    covariance_epochs=8,
+    random_state=0,
 )
-model.fit(*train, validation=held)
+model.fit(train, validation=held)
 
 # 4. The 12 measures (20 numbers), from probabilities and from whole communities drawn together.
 probs = model.predict_proba(test_features)
@@ -72,7 +68,7 @@ print(f"\nthe 50 % interval of richness holds the observed number at {inside:.0%
 
 # 5. Species by species: how common, how well ranked, how honest; and better than knowing only how common it is?
 report = label_report(model, observed, probs).set_index("label")
-usual = train[1].mean().to_numpy()
+usual = train.labels.mean(axis=0)
 table = pd.DataFrame(
     {
         "prevalence": report["n_present"] / report["n_observed"],
@@ -106,9 +102,9 @@ plot_richness_interval(cells, places).savefig(folder / "communities_richness.png
 chosen = table.index[-1]
 cells["probability"] = everywhere[:, species.index(chosen)]
 figure = plot_species_map(cells, chosen, places)
-is_there = (test_labels[chosen] == 1).to_numpy()
+is_there = observed[:, species.index(chosen)] == 1
 for which, colour, words in ((is_there, "white", "found"), (~is_there, "black", "not found")):
-    looked = data.coordinates[parts.test][which]
+    looked = test.coordinates[which]
     figure.axes[0].scatter(*looked.T, s=16, facecolors=colour, edgecolors="grey", label=f"{words} (test sites)")
 figure.axes[0].legend(loc="upper right", fontsize=9, framealpha=1)
 figure.savefig(folder / "communities_species.png", dpi=80)

@@ -5,7 +5,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from hotvae import HotVAEClassifier
+from hotvae import HotVAEClassifier, Training
 
 
 class SmallCNN(nn.Module):
@@ -31,7 +31,8 @@ questions = {"even": (0, 2, 4, 6, 8), "above 4": (5, 6, 7, 8, 9), "prime": (2, 3
 labels = np.column_stack([np.isin(digit, answer) for answer in questions.values()]).astype(int)
 
 torch.manual_seed(0)
-model = HotVAEClassifier(dim=32, encoder=SmallCNN(dim=32), max_epochs=15, learning_rate=0.005, random_state=0)
+training = Training(max_epochs=15, learning_rate=0.005)
+model = HotVAEClassifier(encoder=SmallCNN(dim=32), dim=32, training=training, random_state=0)
 model.fit(images[:1200], labels[:1200])
 right = (model.predict(images[1200:]) == labels[1200:]).mean(axis=0)
 print(", ".join(f"{question}: {share:.0%} right" for question, share in zip(questions, right, strict=True)))

@@ -8,6 +8,8 @@ import argparse
 import json
 from pathlib import Path
 
+import numpy as np
+
 from hotvae import HotVAEClassifier, PlainNetClassifier, virtual_region
 
 PATH = Path(__file__).parent / "reference" / "predictions.json"
@@ -25,34 +27,36 @@ SMALL = {
     "n_threads": 1,
     "random_state": 0,
 }
-DECODER = {"n_heads": 2, "feedforward_dim": 8, "label_encoder_widths": (16,), "decoder_dropout": 0.1}
+DECODER = {"label_encoder_widths": (16,), "decoder_dropout": 0.1}
 PAPER = DECODER | {"conditional": False}
+# Five labels in a chain.
+CHAIN = np.abs(np.subtract.outer(np.arange(5), np.arange(5))) <= 1
 MODELS = {
-    "hotvae": HotVAEClassifier(**SMALL, **PAPER, n_layers=2),
-    "hotvae, known labels": HotVAEClassifier(**SMALL, **DECODER, n_layers=2),
-    "hotvae, pre-norm, shared layers, no direct path, cooccurrence graph": HotVAEClassifier(
-        **SMALL,
-        **PAPER,
-        n_layers=3,
-        norm="pre",
-        share_layers=True,
-        direct_path=False,
-        graph="cooccurrence",
-        min_count=12,
-        dropout_sharing="none",
+    "hotvae": HotVAEClassifier.from_settings(**SMALL, **PAPER, n_layers=2),
+    "hotvae, given labels": HotVAEClassifier.from_settings(**SMALL, **DECODER, n_layers=2),
+    "hotvae, no direct path, three layers, chain of labels": HotVAEClassifier.from_settings(
+        **SMALL, **PAPER, n_layers=3, direct_path=False, graph=CHAIN
     ),
-    "hotvae, averaged over draws": HotVAEClassifier(**SMALL, **PAPER, n_layers=1, n_draws=4),
-    "plain": PlainNetClassifier(**SMALL),
+    "hotvae, two heads": HotVAEClassifier.from_settings(**SMALL | {"dim": 128}, **PAPER, n_layers=1),
+    "hotvae, direct path first, ridge": HotVAEClassifier.from_settings(
+        **SMALL, **DECODER, n_layers=2, direct_epochs=1, base="ridge"
+    ),
+    "plain": PlainNetClassifier.from_settings(**SMALL),
 }
+GIVEN = np.array([[1, np.nan, np.nan, 0, np.nan]])
 
 
 def predictions():
-    """Probabilities of four rows by each model."""
+    """Probabilities of four rows by each model, with some labels given where it was trained for that."""
     data = virtual_region(160, 5, random_state=0).dataset
-    return {
-        name: model.fit(data.features[:120], data.labels[:120]).predict_proba(data.features[120:124]).tolist()
-        for name, model in MODELS.items()
-    }
+    found = {}
+    for name, model in MODELS.items():
+        model.fit(data.features[:120], data.labels[:120])
+        found[name] = model.predict_proba(data.features[120:124]).tolist()
+        if model.conditional:
+            given = np.repeat(GIVEN, 4, axis=0)
+            found[f"{name}; some given"] = model.predict_proba(data.features[120:124], given=given).tolist()
+    return found
 
 
 if __name__ == "__main__":

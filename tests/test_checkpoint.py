@@ -3,8 +3,10 @@
 import json
 import os
 import pickle
+import re
 import stat
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -18,12 +20,14 @@ from hotvae.checkpoint import (
     FORMAT_VERSION,
     WEIGHTS_FILE,
     check_replaceable,
+    json_ready,
     load_folder,
     read_tensors,
     save_folder,
     write_tensors,
+    write_text,
 )
-from hotvae.errors import ModelError
+from hotvae.errors import ConfigError, ModelError
 
 DTYPES = [
     torch.float32,
@@ -426,6 +430,32 @@ def test_load_folder__newer_format__asks_to_upgrade(model, version):
         load_folder(model)
 
 
+def test_load_folder__older_format__says_how_to_train_anew(model):
+    edit_config(model, format_version=1, hotvae_version="0.4.0")
+    message = (
+        rf"model format must be {FORMAT_VERSION}; got 1, which hotvae 0\.4\.0 wrote .*config\.json\)\. Train it anew: "
+    )
+    with pytest.raises(ModelError, match=message + r"hotvae train TABLE --out MODEL, as before$"):
+        load_folder(model)
+    command = "hotvae train birds.csv --labels 'sp_*' --out model"
+    edit_config(model, extra={"command": command})
+    with pytest.raises(ModelError, match=message + re.escape(command) + "$"):
+        load_folder(model)
+
+
+@pytest.mark.parametrize("extra", [None, {}, {"notes": "by hand"}])
+def test_load_folder__older_format_without_a_command__says_so_all_the_same(model, extra):
+    edit_config(model, format_version=1, extra=extra)
+    with pytest.raises(ModelError, match=r"Train it anew: hotvae train TABLE --out MODEL, as before$"):
+        load_folder(model)
+
+
+def test_save_folder__over_a_model_of_an_older_format__replaces_it(model):
+    edit_config(model, format_version=1)
+    save_folder(model, {"kind": "new"}, {})
+    assert load_folder(model)[0]["kind"] == "new"
+
+
 def test_load_folder__no_checksum__says_so(model):
     edit_config(model, weights_sha256=None)
     with pytest.raises(ModelError, match="must match its checksum"):
@@ -441,3 +471,34 @@ def test_load_folder__whole_or_pickled__nothing_is_ever_unpickled(model, monkeyp
     edit_config(model, weights_sha256=checkpoint._digest(model / WEIGHTS_FILE))
     with pytest.raises(ModelError, match="tensor file must be readable"):
         load_folder(model)
+
+
+# --- text ------------------------------------------------------------------------------------------------
+
+
+def test_write_text__older_file__is_replaced_for_all_to_read(tmp_path):
+    target = tmp_path / "deep" / "note.txt"
+    write_text(target, "owl")
+    write_text(target, "wren ✓")
+    assert target.read_text(encoding="utf-8") == "wren ✓"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o644
+    assert [path.name for path in target.parent.iterdir()] == ["note.txt"]
+
+
+def test_write_text__failure_half_way__keeps_the_old_file(tmp_path, monkeypatch):
+    write_text(tmp_path / "note.txt", "owl")
+    monkeypatch.setattr(os, "fsync", raising(OSError(28, "No space left on device")))
+    with pytest.raises(ConfigError, match=r"path must be a place one can write to; got .*No space left"):
+        write_text(tmp_path / "note.txt", "wren")
+    assert everything_in(tmp_path) == {"note.txt": b"owl"}
+
+
+def test_write_text__folder_is_a_file__says_so(tmp_path):
+    (tmp_path / "taken").write_text("x")
+    with pytest.raises(ConfigError, match=r"path must be a place one can write to; got .*note\.txt"):
+        write_text(tmp_path / "taken" / "note.txt", "wren")
+
+
+def test_json_ready__nested_numbers__are_what_json_knows():
+    value = {1: (np.float32(0.5), [np.array([1.0, np.inf])]), "b": np.bool_(True), "c": float("nan"), "d": None}
+    assert json_ready(value) == {"1": [0.5, [[1.0, None]]], "b": True, "c": None, "d": None}

@@ -1,194 +1,234 @@
-"""Settings: every rule has its message, plain values in and out, unknown names refused."""
+"""Checks of parameters and settings of a network: what fits comes back plain, what does not is named with its rule."""
 
 import dataclasses
-import json
 
+import numpy as np
 import pytest
 
-from hotvae.config import FrontConfig, LossWeights, NetConfig, TrainConfig
+from hotvae import HotVAEClassifier, Training
+from hotvae.config import (
+    RECIPES,
+    LossWeights,
+    NetConfig,
+    find_recipe,
+    picked,
+    require_choice,
+    require_count,
+    require_flag,
+    require_number,
+    require_share,
+    require_widths,
+)
 from hotvae.errors import ConfigError
 
 NAN, INF = float("nan"), float("inf")
 
-COUNTS = [
-    *((NetConfig, name) for name in ("dim", "n_layers", "n_heads", "feedforward_dim")),
-    *((NetConfig, name) for name in ("numeric_frequencies", "n_members")),
-    *((FrontConfig, name) for name in ("max_tokens", "min_word_count", "max_words")),
-    *((TrainConfig, name) for name in ("max_epochs", "batch_size")),
-]
-RATES = [
-    *((NetConfig, name) for name in ("encoder_dropout", "decoder_dropout", "attention_dropout")),
-    (TrainConfig, "average_decay"),
-]
-NUMBERS = [
-    *((LossWeights, name) for name in ("bce", "intermediate", "ranking", "kl")),
-    *((TrainConfig, name) for name in ("weight_decay", "warmup_epochs", "clip_norm")),
-]
-CHOICES = [
-    (NetConfig, "dropout_sharing", ("labels", "none")),
-    (NetConfig, "norm", ("post", "pre")),
-    (NetConfig, "pooling", ("mean", "moment")),
-    (NetConfig, "label_encoder", ("mlp", "tokens")),
-    (FrontConfig, "scaling", ("standard", "robust", "quantile", "none")),
-    (TrainConfig, "optimizer", ("adam", "adamw")),
-    (TrainConfig, "schedule", ("constant", "cosine")),
-    (TrainConfig, "precision", ("float32", "float64")),
-]
-POSITIVE = [(NetConfig, "frequency_scale"), (LossWeights, "ranking_scale"), (TrainConfig, "learning_rate")]
-# Every setting differs from any sensible default, so that a lost one shows.
-ODD = [
-    NetConfig(
-        dim=6,
-        n_layers=7,
-        n_heads=3,
-        feedforward_dim=11,
-        encoder_widths=(9, 8),
-        label_encoder_widths=(),
-        encoder_dropout=0.11,
-        decoder_dropout=0.12,
-        attention_dropout=0.13,
-        dropout_sharing="none",
-        norm="pre",
-        pooling="moment",
-        share_layers=True,
-        direct_path=False,
-        initial_log_variance=-2.5,
-        encoder_layers=3,
-        label_encoder="tokens",
-        numeric_embedding_dim=5,
-        numeric_frequencies=6,
-        frequency_scale=0.7,
-        n_members=2,
-    ),
-    FrontConfig(scaling="robust", max_tokens=17, min_word_count=4, max_words=99, bonds=True),
-    LossWeights(bce=2.0, intermediate=3.0, ranking=4.0, kl=5.0, ranking_scale=6.0),
-    TrainConfig(
-        max_epochs=3,
-        batch_size=7,
-        learning_rate=0.5,
-        weight_decay=0.25,
-        optimizer="adam",
-        schedule="constant",
-        warmup_epochs=2.5,
-        clip_norm=0.0,
-        average_decay=0.0,
-        selection_metric="micro_f1",
-        patience=0,
-        precision="float64",
-    ),
-]
+
+# Checks ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [NetConfig, FrontConfig, LossWeights, TrainConfig])
+def test_values_that_fit__come_back_plain():
+    assert type(require_count("rank", np.int64(3))) is int
+    assert type(require_number("kl_weight", np.float32(0.5))) is float
+    assert require_number("kl_weight", 0) == 0.0
+    assert type(require_share("encoder_dropout", np.float32(0.5))) is float
+    assert require_flag("conditional", True) is True
+    assert require_choice("mean", "mlp", ("linear", "mlp")) == "mlp"
+    assert require_widths("decoder_widths", [16, np.int64(8)]) == (16, 8)
+    assert require_widths("decoder_widths", ()) == ()
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, True, "3", None])
+def test_count__anything_else__is_refused(value):
+    with pytest.raises(ConfigError, match=r"^rank must be a whole number of at least 1; got .*\. Choose"):
+        require_count("rank", value)
+
+
+@pytest.mark.parametrize("value", [-0.1, NAN, INF, True, "1", None])
+def test_number__anything_else__is_refused(value):
+    with pytest.raises(ConfigError, match=r"^kl_weight must be a number of at least 0; got .*\. Choose"):
+        require_number("kl_weight", value)
+
+
+def test_number__above_a_bound__the_bound_itself_is_refused():
+    assert require_number("scale", 1e-9, above=True) == 1e-9
+    with pytest.raises(ConfigError, match=r"^scale must be a number above 0; got 0"):
+        require_number("scale", 0, above=True)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1, 1.0, NAN, "0.5", True, None])
+def test_share__outside_zero_to_one__is_refused(value):
+    with pytest.raises(ConfigError, match=r"^encoder_dropout must be a share from 0 up to, not including, 1; got"):
+        require_share("encoder_dropout", value)
+
+
+@pytest.mark.parametrize("value", [0, 1, "yes", None])
+def test_flag__anything_else__is_refused(value):
+    with pytest.raises(ConfigError, match=r"^conditional must be True or False; got .*\. Choose"):
+        require_flag("conditional", value)
+
+
+@pytest.mark.parametrize("value", ["cubic", 1, None])
+def test_choice__anything_else__is_refused(value):
+    with pytest.raises(ConfigError, match=r"^mean must be one of 'linear', 'mlp'; got .*\. Choose"):
+        require_choice("mean", value, ("linear", "mlp"))
+
+
+def test_choice__many_choices__are_all_named():
+    choices = [f"choice {i}" for i in range(9)]
+    with pytest.raises(ConfigError, match="'choice 7', 'choice 8'; got 'other'"):
+        require_choice("graph", "other", choices)
+
+
+@pytest.mark.parametrize("value", [(0,), (-2, 3), (1.5,), ("8",), 16, "16", None])
+def test_widths__anything_else__is_refused(value):
+    with pytest.raises(ConfigError, match=r"^decoder_widths must be a tuple of positive whole numbers; got"):
+        require_widths("decoder_widths", value)
+
+
+# Settings of the network ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [NetConfig, LossWeights])
 def test_config__nothing_said__is_allowed_and_frozen(kind):
     config = kind()
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(config, dataclasses.fields(kind)[0].name, 1)
 
 
-@pytest.mark.parametrize(("kind", "name"), COUNTS)
-@pytest.mark.parametrize("value", [0, -1, 2.0, True, "2", None])
-def test_config__count_that_is_no_positive_whole_number__is_refused(kind, name, value):
-    with pytest.raises(ConfigError, match=rf"^{name} must be a whole number of at least 1; got .*\({kind.__name__}\)"):
-        kind(**{name: value})
-
-
-@pytest.mark.parametrize("value", [-1, 1.5, False])
 @pytest.mark.parametrize(
-    ("kind", "name"),
-    [(TrainConfig, "patience"), (NetConfig, "encoder_layers"), (NetConfig, "numeric_embedding_dim")],
+    ("name", "least"), [("dim", 1), ("n_layers", 1), ("latent_dim", 0), ("n_heads", 0), ("encoder_layers", 0)]
 )
-def test_config__count_below_zero_or_fractional__is_refused(kind, name, value):
-    with pytest.raises(ConfigError, match=rf"^{name} must be a whole number of at least 0; got"):
-        kind(**{name: value})
-    assert getattr(kind(**{name: 0}), name) == 0
-
-
-def test_front_config__bonds_neither_true_nor_false__is_refused():
-    with pytest.raises(ConfigError, match=r"^bonds must be True or False; got 'single' \(FrontConfig\)"):
-        FrontConfig(bonds="single")
-
-
-@pytest.mark.parametrize(("kind", "name"), RATES)
-@pytest.mark.parametrize("value", [-0.1, 1, 1.0, NAN, "0.5", True])
-def test_config__rate_outside_zero_to_one__is_refused(kind, name, value):
-    with pytest.raises(ConfigError, match=f"^{name} must be a share from 0 up to, not including, 1; got"):
-        kind(**{name: value})
-
-
-@pytest.mark.parametrize(("kind", "name"), RATES)
-def test_config__rate_of_zero_or_just_below_one__is_allowed(kind, name):
-    assert [getattr(kind(**{name: rate}), name) for rate in (0, 0.999)] == [0, 0.999]
-
-
-@pytest.mark.parametrize(("kind", "name"), NUMBERS)
-@pytest.mark.parametrize("value", [-1e-9, NAN, INF, "1e-4", True, None])
-def test_config__number_negative_or_not_finite__is_refused(kind, name, value):
-    with pytest.raises(ConfigError, match=f"^{name} must be a number of at least 0; got"):
-        kind(**{name: value})
-
-
-@pytest.mark.parametrize(("kind", "name"), NUMBERS)
-def test_config__number_of_zero__is_allowed(kind, name):
-    assert getattr(kind(**{name: 0}), name) == 0
-
-
-@pytest.mark.parametrize(("kind", "name"), POSITIVE)
-@pytest.mark.parametrize("value", [0, 0.0, -1.0, NAN, INF, "1e-3", None, True])
-def test_config__number_that_must_be_positive__is_refused_otherwise(kind, name, value):
-    with pytest.raises(ConfigError, match=f"^{name} must be .*; got .*Choose an allowed value"):
-        kind(**{name: value})
-
-
-@pytest.mark.parametrize(("kind", "name", "choices"), CHOICES)
-def test_config__choice__takes_its_words_and_no_other(kind, name, choices):
-    for choice in choices:
-        assert getattr(kind(**{name: choice}), name) == choice
-    words = ", ".join(f"'{choice}'" for choice in choices)
-    with pytest.raises(ConfigError, match=f"^{name} must be one of {words}; got 'other'"):
-        kind(**{name: "other"})
-
-
-def test_net_config__dim_not_a_multiple_of_heads__is_refused():
-    with pytest.raises(ConfigError, match=r"^dim must be a multiple of n_heads \(4\); got 30 \(NetConfig\)\. Choose"):
-        NetConfig(dim=30, n_heads=4)
-
-
-@pytest.mark.parametrize("name", ["encoder_widths", "label_encoder_widths"])
-@pytest.mark.parametrize("value", [[8], 8, (8, 0), (8.0,), ("8",)])
-def test_net_config__widths_that_are_no_tuple_of_counts__are_refused(name, value):
-    with pytest.raises(ConfigError, match=f"^{name} must be a tuple of positive whole numbers; got"):
+@pytest.mark.parametrize("value", [-1, 2.0, True, "2", None])
+def test_net_config__count_that_is_none__is_refused(name, least, value):
+    with pytest.raises(ConfigError, match=f"^{name} must be a whole number of at least {least}; got"):
         NetConfig(**{name: value})
 
 
-@pytest.mark.parametrize("config", ODD, ids=lambda config: type(config).__name__)
-def test_config__through_json_and_back__is_the_same(config):
-    text = json.dumps(config.to_dict())
-    again = type(config).from_dict(json.loads(text))
-    assert again == config
-    assert again.to_dict() == config.to_dict()
-    for field in dataclasses.fields(config):
-        assert type(getattr(again, field.name)) is type(getattr(config, field.name))
+@pytest.mark.parametrize("name", ["dim", "n_layers"])
+def test_net_config__count_of_zero__is_refused_where_something_must_be(name):
+    with pytest.raises(ConfigError, match=f"^{name} must be a whole number of at least 1; got 0"):
+        NetConfig(**{name: 0})
 
 
-def test_to_dict__tuples__become_lists():
-    assert ODD[0].to_dict()["encoder_widths"] == [9, 8]
+@pytest.mark.parametrize("name", ["encoder_dropout", "decoder_dropout"])
+def test_net_config__dropout__is_a_share(name):
+    assert [getattr(NetConfig(**{name: rate}), name) for rate in (0, 0.999)] == [0, 0.999]
+    with pytest.raises(ConfigError, match=f"^{name} must be a share from 0 up to, not including, 1; got 1"):
+        NetConfig(**{name: 1.0})
 
 
-@pytest.mark.parametrize("kind", [NetConfig, FrontConfig, LossWeights, TrainConfig])
-def test_from_dict__unknown_names__are_refused_with_the_known_ones(kind):
-    known = sorted(field.name for field in dataclasses.fields(kind))[0]
-    with pytest.raises(
-        ConfigError,
-        match=rf"^{kind.__name__} settings must be among '{known}', .*; got 'new', 'odd'\. Remove",
-    ):
-        kind.from_dict({"odd": 1, "new": 2})
+@pytest.mark.parametrize("name", ["conditional", "direct_path", "checkpointing"])
+def test_net_config__flag__is_true_or_false(name):
+    with pytest.raises(ConfigError, match=f"^{name} must be True or False; got 1"):
+        NetConfig(**{name: 1})
 
 
-def test_from_dict__bad_value__meets_the_same_checks():
-    with pytest.raises(ConfigError, match=r"^n_layers must be"):
-        NetConfig.from_dict({"n_layers": 0})
+@pytest.mark.parametrize("name", ["encoder_widths", "label_encoder_widths"])
+def test_net_config__widths__are_kept_as_a_tuple(name):
+    assert getattr(NetConfig(**{name: [9, 8]}), name) == (9, 8)
+    with pytest.raises(ConfigError, match=f"^{name} must be a tuple of positive whole numbers; got"):
+        NetConfig(**{name: (8, 0)})
 
 
-def test_from_dict__some_names__leaves_the_others_at_their_defaults():
-    assert LossWeights.from_dict({"kl": 0.5}) == LossWeights(kl=0.5)
+def test_net_config__label_encoder__takes_its_words_and_no_other():
+    for kind in ("mlp", "tokens"):
+        assert NetConfig(label_encoder=kind).label_encoder == kind
+    with pytest.raises(ConfigError, match=r"^label_encoder must be one of 'mlp', 'tokens'; got 'other'"):
+        NetConfig(label_encoder="other")
+
+
+@pytest.mark.parametrize("value", [-12.5, NAN, INF, "0", None])
+def test_net_config__initial_log_variance_out_of_range__is_refused(value):
+    assert NetConfig(initial_log_variance=-12.0).initial_log_variance == -12.0
+    with pytest.raises(ConfigError, match=r"^initial_log_variance must be a number of at least -12; got"):
+        NetConfig(initial_log_variance=value)
+
+
+@pytest.mark.parametrize(
+    ("dim", "n_heads"), [(1, 1), (8, 1), (64, 1), (96, 1), (127, 1), (128, 2), (192, 3), (200, 2), (256, 4), (257, 1)]
+)
+def test_net_config__heads__are_64_wide_as_far_as_they_divide_the_width(dim, n_heads):
+    """200 has room for three heads of 64, but three do not divide it; 257 is a prime."""
+    assert NetConfig(dim=dim).n_heads == n_heads
+
+
+def test_net_config__heads_that_are_given__stay():
+    assert NetConfig(dim=64, n_heads=4).n_heads == 4
+
+
+def test_net_config__dim_not_a_multiple_of_heads__is_refused():
+    with pytest.raises(ConfigError, match=r"^dim must be a multiple of n_heads \(4\); got 30\. Choose"):
+        NetConfig(dim=30, n_heads=4)
+
+
+@pytest.mark.parametrize(("latent_dim", "width"), [(0, 32), (50, 50)])
+def test_net_config__latent_width__is_that_of_the_states_unless_said(latent_dim, width):
+    assert NetConfig(dim=32, latent_dim=latent_dim).latent_width == width
+
+
+# Weights of the loss --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["intermediate_weight", "ranking_weight", "kl_weight"])
+@pytest.mark.parametrize("value", [-1e-9, NAN, INF, "1e-4", True, None])
+def test_loss_weights__number_negative_or_not_finite__is_refused(name, value):
+    with pytest.raises(ConfigError, match=f"^{name} must be a number of at least 0; got"):
+        LossWeights(**{name: value})
+
+
+def test_loss_weights__by_term__cross_entropy_weighs_one():
+    weights = LossWeights(intermediate_weight=2.0, ranking_weight=3.0, kl_weight=4.0)
+    assert weights.by_term() == {"bce": 1.0, "intermediate": 2.0, "ranking": 3.0, "kl": 4.0}
+
+
+@pytest.mark.parametrize("term", ["intermediate", "ranking", "kl"])
+def test_loss_weights__weight_of_zero__leaves_the_term_out(term):
+    assert set(LossWeights(**{f"{term}_weight": 0}).by_term()) == {"bce", "intermediate", "ranking", "kl"} - {term}
+
+
+# Names ----------------------------------------------------------------------------------------------------
+
+
+def test_picked__some_names__those_that_are_there():
+    assert picked(("dim", "n_heads"), {"dim": 8, "rank": 2}) == {"dim": 8}
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        ({"kl_weight": -1}, "kl_weight must be a number of at least 0; got -1."),
+        ({"ranking_weight": NAN}, "ranking_weight must be a number of at least 0; got nan."),
+        ({"intermediate_weight": "x"}, "intermediate_weight must be a number of at least 0; got 'x'."),
+        ({"dim": 0}, "dim must be a whole number of at least 1; got 0."),
+        ({"encoder_dropout": 1}, "encoder_dropout must be a share from 0 up to, not including, 1; got 1."),
+        ({"label_encoder": "x"}, "label_encoder must be one of 'mlp', 'tokens'; got 'x'."),
+        ({"training": Training(batch_size=0)}, "batch_size must be a whole number of at least 1; got 0."),
+        ({"base": "tree"}, "base must be one of 'ridge'; got 'tree'."),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_fit__parameter_not_allowed__is_named_as_the_user_knows_it(settings, rule):
+    rows = np.linspace(-1, 1, 20)[:, None]
+    with pytest.raises(ConfigError) as caught:
+        HotVAEClassifier(**settings).fit(rows, (rows > 0).astype(int))
+    assert str(caught.value) == f"{rule} Choose an allowed value."
+
+
+# Recipes --------------------------------------------------------------------------------------------------
+
+
+def test_find_recipe__best__has_the_defaults():
+    assert find_recipe("best") == {}
+
+
+def test_find_recipe__paper__has_no_addition_of_ours_and_is_a_copy():
+    paper = find_recipe("paper")
+    assert not any(paper[name] for name in ("conditional", "direct_path", "latent_neighbours", "landmarks", "base"))
+    paper["optimizer"] = "adamw"
+    assert RECIPES["paper"]["optimizer"] == "adam"
+
+
+def test_find_recipe__unknown__is_refused():
+    with pytest.raises(ConfigError, match=r"^recipe must be one of 'best', 'paper'; got 'own'"):
+        find_recipe("own")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hotvae.estimators.registry import load_model
     from hotvae.estimators.threshold_tuner import ThresholdTuner
     from hotvae.estimators.thresholds import evaluate
+    from hotvae.training.settings import Training
 
 _HOMES = {
     "Dataset": "hotvae.data.dataset",
@@ -35,6 +36,7 @@ _HOMES = {
     "HotVAEError": "hotvae.errors",
     "PlainNetClassifier": "hotvae.baselines.plain",
     "ThresholdTuner": "hotvae.estimators.threshold_tuner",
+    "Training": "hotvae.training.settings",
     "evaluate": "hotvae.estimators.thresholds",
     "load_model": "hotvae.estimators.registry",
     "read_table": "hotvae.data.tables",
@@ -48,6 +50,7 @@ __all__ = [
     "HotVAEError",
     "PlainNetClassifier",
     "ThresholdTuner",
+    "Training",
     "evaluate",
     "load_model",
     "read_table",

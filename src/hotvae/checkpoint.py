@@ -1,4 +1,4 @@
-"""Files that survive: tensors with metadata in one atomic file, and models as folders.
+"""Files that survive: text and tensors in atomic files, and models as folders.
 
 A model is a folder of two files, ``config.json`` and ``weights.safetensors``. Neither can run code when it is read:
 nothing is ever unpickled. Every file is written beside its place and moved there in one step, so a crash leaves
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -17,16 +18,75 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from hotvae.errors import ModelError, listed
+from hotvae.errors import ConfigError, ModelError, listed
 
 FORMAT = "hotvae-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "weights.safetensors"
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, whole or not at all.
+
+    Parameters
+    ----------
+    path : path
+        The file; its folder is made if needed, an older file is replaced.
+    text : str
+        What to write, in UTF-8.
+
+    Raises
+    ------
+    ConfigError
+        A place that cannot be written to.
+    """
+    target = Path(path)
+    partial: Path | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        partial = Path(name)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.chmod(0o644)
+        os.replace(partial, target)
+    except OSError as error:
+        raise ConfigError(
+            f"path must be a place one can write to; got {str(target)!r} ({error.strerror or error}). "
+            "Choose another folder."
+        ) from error
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)
+
+
+def json_ready(value: Any) -> Any:
+    """Turn a result into what JSON knows: arrays become lists, NaN and infinity null.
+
+    Parameters
+    ----------
+    value : object
+        Mappings, sequences, arrays and scalars, nested as they like.
+
+    Returns
+    -------
+    object
+    """
+    if isinstance(value, Mapping):
+        return {str(name): json_ready(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return json_ready(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Any) -> None:
@@ -40,15 +100,6 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], m
         What to store.
     metadata : JSON-able
         Stored beside the tensors.
-
-    Examples
-    --------
-    >>> import tempfile, torch
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_tensors(folder + "/state", {"a": torch.ones(2)}, {"epoch": 3})
-    ...     tensors, metadata = read_tensors(folder + "/state")
-    >>> tensors["a"], metadata
-    (tensor([1., 1.]), {'epoch': 3})
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -83,13 +134,6 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], Any]:
     ------
     ModelError
         When the file is missing, truncated or of another kind.
-
-    Examples
-    --------
-    >>> read_tensors("nowhere/state")
-    Traceback (most recent call last):
-    ...
-    hotvae.errors.ModelError: tensor file must be readable; got nowhere/state (No such file or directory...). ...
     """
     try:
         with safe_open(os.fspath(path), framework="pt") as file:
@@ -170,16 +214,6 @@ def check_replaceable(path: str | os.PathLike[str]) -> None:
     ------
     ModelError
         When ``path`` is a file, or a folder with other things in it.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = pathlib.Path(folder, "thesis.tex").write_text("...")
-    ...     check_replaceable(folder)
-    Traceback (most recent call last):
-    ...
-    hotvae.errors.ModelError: model folder must be new, empty or a hotvae model; ...
     """
     path = Path(path)
     if not path.exists():
@@ -207,14 +241,7 @@ def load_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     Raises
     ------
     ModelError
-        When the folder is missing, foreign, damaged, or written in a newer format.
-
-    Examples
-    --------
-    >>> load_folder("nowhere")
-    Traceback (most recent call last):
-    ...
-    hotvae.errors.ModelError: model folder must exist; got nowhere. ...
+        When the folder is missing, foreign, damaged, or written in another format.
     """
     path = Path(path)
     if not path.is_dir():
@@ -230,6 +257,13 @@ def load_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
         raise ModelError(
             f"model format must be at most {FORMAT_VERSION}; got {version!r} ({path / CONFIG_FILE}). "
             f"The model was written by hotvae {config.get('hotvae_version', 'of a later version')}: upgrade hotvae."
+        )
+    if version < FORMAT_VERSION:
+        command = (config.get("extra") or {}).get("command")
+        raise ModelError(
+            f"model format must be {FORMAT_VERSION}; got {version}, which hotvae {config.get('hotvae_version', '0.1')} "
+            f"wrote before its parameters were regrouped ({path / CONFIG_FILE}). Train it anew: "
+            f"{command or 'hotvae train TABLE --out MODEL, as before'}"
         )
     weights = path / WEIGHTS_FILE
     if not weights.is_file():

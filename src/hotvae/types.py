@@ -11,12 +11,11 @@ Axis legend, used by every annotation in :mod:`hotvae.net`:
 ``dim``     width of label embeddings and states, the paper's d
 ``latent``  width of the latent space: d in the paper, wider if asked for
 ``hidden``  units of a hidden layer
-``member``  members of an ensemble inside one network; as rows, those of a row stand together
 ``head``    attention heads
 ``sender``  labels or tokens that send messages, when receivers are ``label`` or ``token``
 ``draw``    draws of the latent noise
 ``layer``   decoder layers, first to last
-``row``     rows as often as an ensemble or a search needs them; #: or one for all
+``row``     rows as often as a search needs them; #: or one for all
 ========== =================================================================
 
 This module imports nothing of ours. Tests check the shapes at run time; users pay nothing.
@@ -28,7 +27,6 @@ from torch import Tensor
 Features = Float[Tensor, "batch feature"]
 Labels = Float[Tensor, "batch label"]
 Logits = Float[Tensor, "batch label"]
-StartLogits = Float[Tensor, "#row #label"]
 Probs = Float[Tensor, "batch label"]
 Observed = Float[Tensor, "batch label"]
 PerSample = Float[Tensor, " batch"]

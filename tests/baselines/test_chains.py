@@ -1,4 +1,4 @@
-"""Chains: against sums over all label sets, draws against exact sums, known labels, and draws of whole sets."""
+"""Chains: against sums over all label sets, draws against exact sums, given labels, and draws of whole sets."""
 
 from copy import copy
 from functools import cache
@@ -7,12 +7,13 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given as for_all
+from hypothesis import settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
 from hotvae.baselines.chains import Chain, ChainEnsemble, LabelChain, fit_chain, walk_chain
-from hotvae.baselines.logistic import LogisticLabels, Odds
+from hotvae.baselines.scikit import LogisticLabels, Odds
 from hotvae.errors import ConfigError, DataError
 from hotvae.metrics import log_loss
 
@@ -37,12 +38,12 @@ def set_probability(chain, row, labels):
     return probability
 
 
-def marginals_by_loop(chains, row, known):
-    """Sum over all label sets that agree with what is known."""
-    total, sums = 0.0, np.zeros(len(known))
+def marginals_by_loop(chains, row, given):
+    """Sum over all label sets that agree with the given labels."""
+    total, sums = 0.0, np.zeros(len(given))
     for chain in chains:
-        for labels in product((0, 1), repeat=len(known)):
-            if all(np.isnan(k) or k == v for k, v in zip(known, labels, strict=True)):
+        for labels in product((0, 1), repeat=len(given)):
+            if all(np.isnan(k) or k == v for k, v in zip(given, labels, strict=True)):
                 probability = set_probability(chain, row, labels)
                 total += probability
                 sums += probability * np.array(labels)
@@ -64,25 +65,25 @@ def model_of(chains, n_draws):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 1000), st.lists(st.sampled_from([0.0, 1.0, np.nan]), min_size=4, max_size=4))
-def test_marginals__all_label_sets__equal_the_loop(seed, known):
+@for_all(st.integers(0, 1000), st.lists(st.sampled_from([0.0, 1.0, np.nan]), min_size=4, max_size=4))
+def test_marginals__all_label_sets__equal_the_loop(seed, given):
     chains = [random_chain(seed), random_chain(seed + 1)]
     rows = np.random.default_rng(seed).normal(size=(2, 2))
     model = model_of(chains, n_draws=16)
-    told = np.tile(known, (2, 1))
-    expected = [marginals_by_loop(chains, row, known) for row in rows]
-    np.testing.assert_allclose(model._marginals(rows, told), expected, atol=1e-12)
+    given_rows = np.tile(given, (2, 1))
+    expected = [marginals_by_loop(chains, row, given) for row in rows]
+    np.testing.assert_allclose(model._marginals(rows, given_rows), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("known", [None, [np.nan, 1.0, np.nan, 0.0]], ids=["nothing known", "two known"])
-def test_marginals__draws__approach_the_exact_sums(known):
+@pytest.mark.parametrize("given", [None, [np.nan, 1.0, np.nan, 0.0]], ids=["none given", "two given"])
+def test_marginals__draws__approach_the_exact_sums(given):
     chains = [random_chain(3), random_chain(4)]
     rows = np.random.default_rng(0).normal(size=(5, 2))
-    told = None if known is None else np.tile(known, (5, 1))
-    exact = model_of(chains, n_draws=16)._marginals(rows, told)
+    given_rows = None if given is None else np.tile(given, (5, 1))
+    exact = model_of(chains, n_draws=16)._marginals(rows, given_rows)
     noise = np.random.default_rng(1).uniform(size=(2, 20_000, 4))
     bases = [rows @ chain.odds.weights + chain.odds.intercepts for chain in chains]
-    drawn = model_of(chains, n_draws=15)._block_marginals(bases, noise, told)
+    drawn = model_of(chains, n_draws=15)._block_marginals(bases, noise, given_rows)
     np.testing.assert_allclose(drawn, exact, atol=0.02)
 
 
@@ -121,9 +122,9 @@ def chain(linked):
 def test_predict_proba__given_a_linked_label__knows_much_more(linked, chain):
     """Given the first label, the second's log loss is that of a coin of 0.9: 0.325 instead of ln 2 = 0.693."""
     X, Y = linked[0][1000:], linked[1][1000:]
-    known = Y.copy()
-    known[:, 1:] = np.nan
-    probs = chain.predict_proba(X, given=known)
+    given = Y.copy()
+    given[:, 1:] = np.nan
+    probs = chain.predict_proba(X, given=given)
     np.testing.assert_array_equal(probs[:, 0], Y[:, 0])
     assert log_loss(Y[:, [1]], probs[:, [1]]) == pytest.approx(0.325, abs=0.04)
     assert log_loss(Y[:, [1]], chain.predict_proba(X)[:, [1]]) == pytest.approx(0.693, abs=0.01)
@@ -132,11 +133,11 @@ def test_predict_proba__given_a_linked_label__knows_much_more(linked, chain):
 
 def test_predict_proba__given_the_later_label__works_backwards(linked, chain):
     X, Y = linked[0][1000:1100], linked[1][1000:1100]
-    for known_label, other in ((0, 1), (1, 0)):
-        known = np.full(Y.shape, np.nan)
-        known[:, known_label] = Y[:, known_label]
-        probs = chain.predict_proba(X, given=known)
-        np.testing.assert_allclose(probs[:, other], np.where(Y[:, known_label] == 1, 0.9, 0.1), atol=0.06)
+    for given_label, other in ((0, 1), (1, 0)):
+        given = np.full(Y.shape, np.nan)
+        given[:, given_label] = Y[:, given_label]
+        probs = chain.predict_proba(X, given=given)
+        np.testing.assert_allclose(probs[:, other], np.where(Y[:, given_label] == 1, 0.9, 0.1), atol=0.06)
 
 
 def test_predict_proba__given_nothing__is_the_marginal(linked):
@@ -152,11 +153,12 @@ def test_predict_proba__given_a_frame__finds_labels_by_name(linked):
     Y = pd.DataFrame(linked[1][:300], columns=names)
     X = linked[0][:300]
     model = LabelChain(random_state=0).fit(X, Y)
-    known = Y.assign(wren=np.nan, tern=np.nan)
-    turned = known[["tern", "owl", "wren"]]
-    np.testing.assert_array_equal(model.predict_proba(X, given=known), model.predict_proba(X, given=turned))
+    given = Y.assign(wren=np.nan, tern=np.nan)
+    turned = given[["tern", "owl", "wren"]]
+    np.testing.assert_array_equal(model.predict_proba(X, given=given), model.predict_proba(X, given=turned))
 
 
+@pytest.mark.slow
 def test_ensemble__marginals__are_means_over_chains(linked):
     X, Y = linked[0][:300], linked[1][:300]
     model = ChainEnsemble(n_chains=3, random_state=0).fit(X, Y)
@@ -169,6 +171,7 @@ def test_ensemble__marginals__are_means_over_chains(linked):
     np.testing.assert_allclose(model.predict_proba(X), np.mean(alone, axis=0), atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [LabelChain, ChainEnsemble])
 def test_sample__many_draws__keep_the_link(cls, linked):
     X, Y = linked[0][:1000], linked[1][:1000]
@@ -182,6 +185,7 @@ def test_sample__many_draws__keep_the_link(cls, linked):
     assert not np.array_equal(drawn[0], drawn[1])
 
 
+@pytest.mark.slow
 def test_chain__labels_that_features_tell__is_close_to_binary_relevance():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 3))
@@ -191,6 +195,7 @@ def test_chain__labels_that_features_tell__is_close_to_binary_relevance():
     assert losses[0] == pytest.approx(losses[1], abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["frequent", "given", "random"])
 def test_order__of_each_kind__names_every_label_once(order, linked):
     Y = np.column_stack([linked[1][:100], np.ones(100)])
@@ -202,16 +207,17 @@ def test_order__of_each_kind__names_every_label_once(order, linked):
     assert order != "given" or found.tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_draws", [16, 4])
 def test_sample__given_labels__stay_and_the_rest_follows(linked, n_draws):
-    """As often as the probabilities given them say, all sets summed or drawn; nothing known is a row as any other."""
+    """As often as the probabilities say, all sets summed or drawn; a row without given labels is like any other."""
     X, Y = linked
     model = ChainEnsemble(n_chains=2, n_draws=n_draws, random_state=0).fit(X, Y)
-    known = np.where([False, True, False], Y[:4], np.nan)
-    known[0] = np.nan
-    drawn = model.sample(X[:4], n_draws=6000, random_state=3, given=known)
+    given = np.where([False, True, False], Y[:4], np.nan)
+    given[0] = np.nan
+    drawn = model.sample(X[:4], n_draws=6000, random_state=3, given=given)
     assert (drawn[:, 1:, 1] == Y[1:4, 1]).all()
-    expected = model.predict_proba(X[:4], given=known)
+    expected = model.predict_proba(X[:4], given=given)
     # With four draws behind it a row has its own few sets, of which the probabilities are smoothed for the first.
     rows = slice(0 if n_draws == 16 else 1, 4)
     assert np.abs(drawn.mean(axis=0) - expected)[rows].max() < 0.03

@@ -8,18 +8,16 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hotvae.baselines.boosting import BoostedTrees
 from hotvae.baselines.chains import ChainEnsemble, LabelChain
-from hotvae.baselines.forests import ExtraTrees, RandomForest
-from hotvae.baselines.logistic import LogisticLabels
 from hotvae.baselines.mlknn import MLkNN
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.baselines.ridge import GaussianKernelRidge, LinearRidge
+from hotvae.baselines.scikit import BoostedTrees, ExtraTrees, LogisticLabels, RandomForest
 from hotvae.baselines.sleec import SLEEC
 from hotvae.errors import ConfigError, DataError, ModelError
 from hotvae.estimators.network import NetworkClassifier
 from hotvae.estimators.per_label import label_rates
-from hotvae.estimators.registry import CLASSIFIERS, load_model
+from hotvae.estimators.registry import CLASSIFIERS, find_classifier, load_model
 
 SMALL = {"n_threads": 1, "random_state": 0}
 MODELS = [
@@ -46,6 +44,7 @@ def known_failures(estimator):
     return {}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::hotvae.errors.DataWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(MODELS, expected_failed_checks=known_failures)
@@ -73,7 +72,7 @@ def log_loss(labels, probs):
 
 @EACH
 def test_classes__of_the_registry__tell_what_they_are(model):
-    names = {cls: name for name, cls in CLASSIFIERS.items()}
+    names = {find_classifier(name): name for name in CLASSIFIERS}
     assert type(model) in names
     assert model.citation != "none"
     assert model.cost != "not measured"
@@ -84,6 +83,7 @@ def test_classes__of_the_registry__tell_what_they_are(model):
     assert type(model)().validation_fraction == 0.2
 
 
+@pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_save__then_load__gives_the_same_bits(model, kind, table, bags, tmp_path):

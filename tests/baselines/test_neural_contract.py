@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from jaxtyping import TypeCheckError
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -26,9 +28,9 @@ CHECKED = {
     "n_threads": 1,
     "random_state": 0,
 }
-SHORT = {"precision": "float32", "max_epochs": 2, "validation_fraction": 0.2}
+SHORT = {"training__precision": "float32", "training__max_epochs": 2, "validation_fraction": 0.2}
 MODELS = [
-    C2AE(
+    C2AE.from_settings(
         encoder_widths=(32,),
         label_encoder_widths=(16,),
         decoder_widths=(16,),
@@ -36,7 +38,7 @@ MODELS = [
         learning_rate=0.04,
         **CHECKED,
     ),
-    Seq2Seq(
+    Seq2Seq.from_settings(
         dim=16,
         decoder_dim=16,
         beam_width=4,
@@ -46,34 +48,33 @@ MODELS = [
         learning_rate=0.04,
         **CHECKED,
     ),
-    LaMP(
+    LaMP.from_settings(
         n_parts=2,
         encoder_widths=(16,),
         dim=8,
         n_heads=2,
         n_layers=1,
-        feedforward_dim=8,
         encoder_dropout=0.0,
         decoder_dropout=0.0,
         learning_rate=0.04,
         **CHECKED,
     ),
-    MPVAE(
+    MPVAE.from_settings(
         dim=8,
         rank=2,
         encoder_widths=(32,),
         label_encoder_widths=(16,),
         decoder_widths=(16,),
         encoder_dropout=0.0,
-        n_likelihood_draws=10,
         learning_rate=0.04,
         **CHECKED,
     ),
-    ProbitJSDM(rank=2, n_likelihood_draws=10, learning_rate=0.2, **CHECKED),
+    ProbitJSDM.from_settings(rank=2, learning_rate=0.2, **CHECKED),
 ]
 EACH = pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::hotvae.errors.DataWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(MODELS)
@@ -89,6 +90,7 @@ def table():
     return X, Y
 
 
+@pytest.mark.slow
 @EACH
 def test_save_and_load__every_prediction__the_same_bits(model, table, tmp_path):
     fitted = clone(model).set_params(**SHORT).fit(*table)
@@ -104,10 +106,11 @@ def test_save_and_load__every_prediction__the_same_bits(model, table, tmp_path):
         np.testing.assert_array_equal(*(m.sample(table[0], 2, 5, given=known) for m in (fitted, loaded)))
 
 
+@pytest.mark.slow
 @EACH
 def test_learning__linear_labels__most_cells_right(model, table):
     X, Y = table
-    fitted = clone(model).set_params(max_epochs=40).fit(X[:90], Y[:90])
+    fitted = clone(model).set_params(training__max_epochs=40).fit(X[:90], Y[:90])
     assert (fitted.predict(X[90:]) == Y[90:]).mean() > 0.8
 
 
@@ -133,11 +136,11 @@ def test_unobserved_cells__what_stands_there__changes_nothing(model, table):
         pytest.skip("this method takes no gaps in labels; that it refuses them is tested elsewhere")
     X, Y = table
     labels = np.vstack([Y[:40].astype(float), np.full((8, 4), np.nan)])
-    settings = {"max_epochs": 1, "batch_size": 48}
+    settings = {"training__max_epochs": 1, "training__batch_size": 48, "features__scaling": "none"}
     losses = []
     for filler in (0.0, 100.0):
         features = np.vstack([X[:40], np.full((8, 3), filler)])
-        fitted = clone(model).set_params(**settings, scaling="none").fit(features, labels)
+        fitted = clone(model).set_params(**settings).fit(features, labels)
         losses.append(fitted.history_.records[0]["loss"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-9)
 
@@ -145,7 +148,7 @@ def test_unobserved_cells__what_stands_there__changes_nothing(model, table):
 @EACH
 def test_sparse_features__csr_array__same_model_as_csr_matrix(model, table):
     X = np.where(table[0] > 0, table[0], 0)
-    small = clone(model).set_params(max_epochs=2)
+    small = clone(model).set_params(training__max_epochs=2)
     probs = [
         clone(small).fit(kind(X), table[1]).predict_proba(kind(X)) for kind in (sparse.csr_array, sparse.csr_matrix)
     ]
@@ -154,7 +157,7 @@ def test_sparse_features__csr_array__same_model_as_csr_matrix(model, table):
 
 @EACH
 def test_latent_space__named_columns__as_many_as_names(model, table):
-    fitted = clone(model).set_params(max_epochs=1).set_output(transform="pandas").fit(*table)
+    fitted = clone(model).set_params(training__max_epochs=1).set_output(transform="pandas").fit(*table)
     latent = fitted.transform(table[0])
     assert latent.shape[0] == 120
     assert all(name.startswith("latent_") for name in latent.columns)
@@ -171,28 +174,33 @@ def test_names__of_all_models__differ():
     assert len({model.title for model in MODELS}) == len(MODELS)
 
 
+@EACH
+def test_shapes__labels_of_other_rows__are_refused_by_the_network(model, table):
+    network = clone(model).set_params(training__max_epochs=1).fit(*table).network_
+    with pytest.raises(TypeCheckError):
+        network.loss(torch.zeros(5, 3).double(), torch.zeros(4, 4).double())
+
+
 WRONG = [
-    (C2AE(latent_share=0), "latent_share must be a number above 0; got 0"),
-    (C2AE(ranking_weight=-1), "ranking_weight must be a number of at least 0; got -1"),
-    (C2AE(ranking_scale=math.inf), "ranking_scale must be a number above 0; got inf"),
-    (C2AE(decoder_widths=(0,)), r"decoder_widths must be a tuple of positive whole numbers; got \(0,\)"),
-    (Seq2Seq(beam_width=0), "beam_width must be a whole number of at least 1; got 0"),
-    (Seq2Seq(decoder_dim=2.5), "decoder_dim must be a whole number of at least 1; got 2.5"),
-    (LaMP(graph="tree"), "graph must be one of 'complete', 'cooccurrence', 'edgeless', 'none', 'prior'; got 'tree'"),
-    (LaMP(intermediate_weight=math.nan), "intermediate_weight must be a number of at least 0; got nan"),
-    (LaMP(n_parts=0), "n_parts must be a whole number of at least 1; got 0"),
-    (LaMP(encoder="graph"), "encoder must be .*; got 'graph'"),
-    (MPVAE(rank=0), "rank must be a whole number of at least 1; got 0"),
-    (MPVAE(n_likelihood_draws=0), "n_likelihood_draws must be a whole number of at least 1; got 0"),
-    (ProbitJSDM(covariance_epochs=-1), "covariance_epochs must be a whole number of at least 0; got -1"),
-    (MPVAE(kl_weight="much"), "kl_weight must be a number of at least 0; got 'much'"),
-    (ProbitJSDM(mean="cubic"), "mean must be one of 'linear', 'mlp'; got 'cubic'"),
-    (ProbitJSDM(rank=True), "rank must be a whole number of at least 1; got True"),
-    (ProbitJSDM(encoder_widths="wide"), "encoder_widths must be a tuple of positive whole numbers"),
+    (C2AE, "latent_share", 0, "latent_share must be a number above 0; got 0"),
+    (C2AE, "ranking_weight", -1, "ranking_weight must be a number of at least 0; got -1"),
+    (C2AE, "decoder_widths", (0,), r"decoder_widths must be a tuple of positive whole numbers; got \(0,\)"),
+    (Seq2Seq, "beam_width", 0, "beam_width must be a whole number of at least 1; got 0"),
+    (Seq2Seq, "decoder_dim", 2.5, "decoder_dim must be a whole number of at least 1; got 2.5"),
+    (LaMP, "graph", "tree", "graph must be one of 'complete', 'cooccurrence', 'edgeless', 'none', 'prior'; got 'tree'"),
+    (LaMP, "intermediate_weight", math.nan, "intermediate_weight must be a number of at least 0; got nan"),
+    (LaMP, "n_parts", 0, "n_parts must be a whole number of at least 1; got 0"),
+    (LaMP, "encoder", "graph", "encoder must be .*; got 'graph'"),
+    (MPVAE, "rank", 0, "rank must be a whole number of at least 1; got 0"),
+    (ProbitJSDM, "covariance_epochs", -1, "covariance_epochs must be a whole number of at least 0; got -1"),
+    (MPVAE, "kl_weight", "much", "kl_weight must be a number of at least 0; got 'much'"),
+    (ProbitJSDM, "mean", "cubic", "mean must be one of 'linear', 'mlp'; got 'cubic'"),
+    (ProbitJSDM, "rank", True, "rank must be a whole number of at least 1; got True"),
+    (ProbitJSDM, "encoder_widths", "wide", "encoder_widths must be a tuple of positive whole numbers"),
 ]
 
 
-@pytest.mark.parametrize(("model", "message"), WRONG, ids=lambda value: value[:30] if isinstance(value, str) else "")
-def test_parameters__that_do_not_fit__are_named(model, message, table):
+@pytest.mark.parametrize(("cls", "name", "value", "message"), WRONG, ids=[f"{kind[1]}={kind[2]}" for kind in WRONG])
+def test_parameters__that_do_not_fit__are_named(cls, name, value, message, table):
     with pytest.raises(ConfigError, match=message):
-        model.fit(*table)
+        cls().set_params(**{name: value}).fit(*table)

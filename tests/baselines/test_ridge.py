@@ -72,7 +72,7 @@ def test_ridge__label_with_gaps__is_fitted_on_its_own_rows(cls, table):
     gappy[::3, 1] = np.nan
     seen = np.flatnonzero(~np.isnan(gappy[:, 1]))
     model = cls(penalties=(0.5,), validation_fraction=0.0).fit(X, gappy)
-    rows = model.scaler_.transform(X, dtype=np.float64)
+    rows = model.features_.transform(X, dtype=np.float64)
     if cls is LinearRidge:
         weights, intercepts = CentredRows(rows[seen]).solve(gappy[seen][:, [1]], 0.5)
         expected = rows @ weights[:, 0] + intercepts[0]
@@ -93,6 +93,7 @@ def test_ridge__validation_rows__choose_the_setting_with_the_least_loss(table):
     np.testing.assert_array_equal(chosen.predict_proba(X), models[int(np.argmin(losses))].predict_proba(X))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.floats(-3, 3), st.floats(0.5, 8), st.integers(0, 100))
 def test_fit_curve__any_scores__is_increasing_and_meets_the_rate(shift, slope, seed):
@@ -138,6 +139,7 @@ def test_linear_ridge__too_large_a_system__is_refused(table, monkeypatch):
         LinearRidge().fit(*table)
 
 
+@pytest.mark.slow
 def test_linear_ridge__wide_sparse_table__is_never_made_dense():
     """300 rows of 300,000 columns would be 0.7 GB."""
     rng = np.random.default_rng(0)

@@ -140,6 +140,7 @@ def test_sleec__smoothing__keeps_the_ranking_and_leaves_no_zero(two_worlds):
     np.testing.assert_allclose(smooth, (5 * plain + 0.25) / 6, atol=2e-3)  # four labels, a quarter each
 
 
+@pytest.mark.slow
 def test_sleec__wide_sparse_table__is_never_made_dense():
     """400 rows of 300,000 columns would be 1 GB."""
     rng = np.random.default_rng(0)

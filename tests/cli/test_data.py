@@ -54,6 +54,7 @@ def test_data_command_help__explains_and_exits_with_0(run, command):
     assert "--json" in out
 
 
+@pytest.mark.slow
 def test_data_commands__fresh_process__do_not_wait_for_torch(tmp_path):
     script = (
         "import sys; from hotvae.cli import main;"

@@ -235,7 +235,7 @@ def test_read_frame__not_utf8__names_byte_line_and_remedy(write):
 
 
 def test_read_frame__unknown_encoding_or_binary__refused(write):
-    with pytest.raises(ConfigError, match="encoding must be one Python knows; got 'klingon'"):
+    with pytest.raises(ConfigError, match="encoding must be a known one; got 'klingon'"):
         read_frame(write(SITES), encoding="klingon")
     with pytest.raises(DataError, match="got a binary file"):
         read_frame(write("a,b\n1,2\n".encode("utf-16-le")))

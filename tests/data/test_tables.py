@@ -149,7 +149,7 @@ def test_read_table__roles_that_do_not_fit__explained(write, arguments, error, m
         (["1.5", "2", "12;5", "4"], r"got text '12;5' \(rows 2\)"),
         (
             ['"1,5"', '"2,5"', '"3,5"', "4"],
-            r"got text '1,5', '2,5', '3,5' \(rows 0, 1, 2\)\. Decimal commas\? Pass decimal",
+            r"got text '1,5', '2,5', '3,5' \(rows 0, 1, 2\)\. Decimal commas\? Pass --decimal",
         ),
         (
             ["2020-05-01", "2020-05-02", "2020-05-03", ""],
@@ -305,7 +305,7 @@ def test_read_table__npz_csr__stays_csr(tmp_path):
     data = read_table(tmp_path / "s.npz")
     assert isinstance(data.features, sparse.csr_array)
     np.testing.assert_array_equal(data.features.toarray(), matrix.toarray())
-    with pytest.raises(DataError, match="a frame must be dense; got the sparse file"):
+    with pytest.raises(DataError, match="table must be dense here; got the sparse file"):
         read_frame(tmp_path / "s.npz")
 
 

@@ -22,9 +22,10 @@ def layer_weights(model):
     return torch.cat([value.flatten() for name, value in state.items() if name.startswith("decoder.layers")])
 
 
+@pytest.mark.slow
 def test_direct_epochs__only_such_epochs__messages_untouched_and_silent(rows):
-    model = HotVAEClassifier(max_epochs=3, direct_epochs=3, **SMALL).fit(*rows)
-    none = HotVAEClassifier(max_epochs=1, direct_epochs=3, learning_rate=1e-12, **SMALL).fit(*rows)
+    model = HotVAEClassifier.from_settings(max_epochs=3, direct_epochs=3, **SMALL).fit(*rows)
+    none = HotVAEClassifier.from_settings(max_epochs=1, direct_epochs=3, learning_rate=1e-12, **SMALL).fit(*rows)
     assert torch.equal(layer_weights(model), layer_weights(none))
     # The messages are computed again after training, and add exactly nothing.
     network = model.network_
@@ -34,9 +35,10 @@ def test_direct_epochs__only_such_epochs__messages_untouched_and_silent(rows):
     assert torch.equal(network.decoder(tokens)[-1], direct)
 
 
+@pytest.mark.slow
 def test_direct_epochs__then_messages__they_learn(rows):
-    quiet = HotVAEClassifier(max_epochs=4, direct_epochs=4, **SMALL).fit(*rows)
-    model = HotVAEClassifier(max_epochs=4, direct_epochs=2, **SMALL, patience=0).fit(*rows)
+    quiet = HotVAEClassifier.from_settings(max_epochs=4, direct_epochs=4, **SMALL).fit(*rows)
+    model = HotVAEClassifier.from_settings(max_epochs=4, direct_epochs=2, **SMALL, patience=0).fit(*rows)
     assert not torch.equal(layer_weights(model), layer_weights(quiet))
     assert model.network_.decoder.weight.abs().sum() > 0
     # The first epochs are the same steps.
@@ -48,10 +50,11 @@ class Killed(BaseException):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_epochs", [1, 2, 3])
 def test_direct_epochs__killed_and_resumed__same_bits(rows, tmp_path, monkeypatch, n_epochs):
     settings = {"max_epochs": 4, "direct_epochs": 2, "patience": 0, **SMALL}
-    whole = HotVAEClassifier(**settings).fit(*rows)
+    whole = HotVAEClassifier.from_settings(**settings).fit(*rows)
     write = training._write_state
 
     def write_then_die(job, state, path, fingerprint):
@@ -61,9 +64,9 @@ def test_direct_epochs__killed_and_resumed__same_bits(rows, tmp_path, monkeypatc
 
     monkeypatch.setattr(training, "_write_state", write_then_die)
     with pytest.raises(Killed):
-        HotVAEClassifier(state_file=tmp_path / "state", **settings).fit(*rows)
+        HotVAEClassifier.from_settings(state_file=tmp_path / "state", **settings).fit(*rows)
     monkeypatch.undo()
-    resumed = HotVAEClassifier(state_file=tmp_path / "state", **settings).fit(*rows)
+    resumed = HotVAEClassifier.from_settings(state_file=tmp_path / "state", **settings).fit(*rows)
     assert np.array_equal(resumed.predict_proba(rows[0]), whole.predict_proba(rows[0]))
 
 
@@ -74,4 +77,4 @@ def test_direct_epochs__without_direct_path__error():
 
 def test_direct_epochs__negative__error(rows):
     with pytest.raises(ConfigError, match="direct_epochs must be a whole number of at least 0; got -1"):
-        HotVAEClassifier(max_epochs=1, direct_epochs=-1, **SMALL).fit(*rows)
+        HotVAEClassifier.from_settings(max_epochs=1, direct_epochs=-1, **SMALL).fit(*rows)

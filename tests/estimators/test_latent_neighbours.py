@@ -13,20 +13,20 @@ from hotvae import load_model
 from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.cli import app
 from hotvae.errors import ConfigError, ModelError
-from hotvae.estimators.registry import CLASSIFIERS
+from hotvae.estimators.latent_neighbours import LatentNeighbours
+from hotvae.estimators.registry import find_classifier
 from hotvae.metrics import log_loss
-from hotvae.net.memory import NeighbourMemory
-from hotvae.training.loop import predict_network
+from hotvae.training.prediction import predict_network
 
 NETWORKS = ("hotvae", "plain", "mpvae", "c2ae", "lamp", "seq2seq")
-FEW = {"dim": 8, "n_heads": 2, "encoder_widths": (16,), "covariance_epochs": 1, "known_epochs": 1, "random_state": 0}
+FEW = {"dim": 8, "encoder_widths": (16,), "covariance_epochs": 1, "given_epochs": 1, "random_state": 0}
 
 
 def small(name, **settings):
     """A small network of a kind."""
-    cls = CLASSIFIERS[name]
-    known = cls().get_params()
-    return cls(**{key: value for key, value in (FEW | settings).items() if key in known})
+    cls = find_classifier(name)
+    names = cls.all_settings()
+    return cls.from_settings(**{key: value for key, value in (FEW | settings).items() if key in names})
 
 
 def heaps(n_rows, seed, n_heaps=60, spread=0.4):
@@ -42,11 +42,11 @@ def test_mix__three_rows__match_hand_calculation():
     """A row at 60 degrees from the first and 30 from the second; the third is not among its two nearest."""
     places = torch.tensor([[2.0, 0.0], [0.0, 5.0], [0.0, -1.0]], dtype=torch.float64)
     labels = torch.tensor([[1.0, 0.0], [0.0, torch.nan], [1.0, 1.0]], dtype=torch.float64)
-    memory = NeighbourMemory(places, labels, 2, share=0.25, temperature=0.5)
+    neighbours = LatentNeighbours(places, labels, 2, share=0.25, temperature=0.5)
     row = torch.tensor([[1.0, np.sqrt(3.0)]], dtype=torch.float64)
     first, second = np.exp(0.5 / 0.5), np.exp(np.sqrt(0.75) / 0.5)
     first, second = first / (first + second), second / (first + second)
-    mixed = memory.mix(torch.tensor([[0.6, 0.6]], dtype=torch.float64), row)
+    mixed = neighbours.mix(torch.tensor([[0.6, 0.6]], dtype=torch.float64), row)
     expected = [0.6 + 0.25 * (first * (1 - 0.6) + second * (0 - 0.6)), 0.6 + 0.25 * first * (0 - 0.6)]
     np.testing.assert_allclose(mixed.numpy(), [expected], rtol=1e-12)
 
@@ -57,8 +57,8 @@ def test_mix__loop_over_rows_neighbours_and_labels__gives_the_same(seed, n_neigh
     places, rows = rng.normal(size=(9, 3)), rng.normal(size=(4, 3))
     labels = np.where(rng.random((9, 5)) < 0.3, np.nan, rng.integers(2, size=(9, 5)))
     probs = rng.random((4, 5))
-    memory = NeighbourMemory(*map(torch.from_numpy, (places, labels)), n_neighbours, share, temperature)
-    mixed = memory.mix(torch.from_numpy(probs), torch.from_numpy(rows)).numpy()
+    neighbours = LatentNeighbours(*map(torch.from_numpy, (places, labels)), n_neighbours, share, temperature)
+    mixed = neighbours.mix(torch.from_numpy(probs), torch.from_numpy(rows)).numpy()
     for i, row in enumerate(rows):
         cosines = [row @ place / np.linalg.norm(row) / np.linalg.norm(place) for place in places]
         near = sorted(range(9), key=lambda j: -cosines[j])[:n_neighbours]
@@ -73,11 +73,11 @@ def test_from_tensors__gaps_and_all__mixes_to_the_same_bits():
     rng = np.random.default_rng(0)
     places = torch.from_numpy(rng.normal(size=(9, 3)).astype(np.float32))
     labels = torch.from_numpy(np.where(rng.random((9, 5)) < 0.3, np.nan, rng.integers(2, size=(9, 5)))).float()
-    memory = NeighbourMemory(places, labels, 4, 0.3, 0.1)
-    assert memory.tensors()["labels"].dtype == torch.uint8
-    copy = NeighbourMemory.from_tensors(**memory.tensors(), n_neighbours=4, share=0.3, temperature=0.1)
+    neighbours = LatentNeighbours(places, labels, 4, 0.3, 0.1)
+    assert neighbours.tensors()["labels"].dtype == torch.uint8
+    copy = LatentNeighbours.from_tensors(**neighbours.tensors(), n_neighbours=4, share=0.3, temperature=0.1)
     probs, rows = torch.rand(6, 5), torch.randn(6, 3)
-    assert torch.equal(copy.mix(probs, rows), memory.mix(probs, rows))
+    assert torch.equal(copy.mix(probs, rows), neighbours.mix(probs, rows))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -97,7 +97,7 @@ def test_network__labels_that_nothing_tells__remembers_nobody():
     model, alone = (
         small("plain", max_epochs=3, latent_neighbours=n).fit(*train, validation=validation) for n in (2, 0)
     )
-    assert model.memory_ is None
+    assert model.neighbours_ is None
     np.testing.assert_array_equal(model.predict_proba(features), alone.predict_proba(features))
 
 
@@ -105,27 +105,27 @@ def test_network__share_and_temperature__are_the_best_of_validation_rows():
     train, validation = heaps(300, 2), heaps(100, 4)
     model = small("plain", max_epochs=3, latent_neighbours=5).fit(*train, validation=validation)
     reached = log_loss(validation[1], model.predict_proba(validation[0]))
-    memory = model.memory_
-    for memory.share in (0.0, 0.1, 0.3, 0.6):
-        for memory.temperature in (0.02, 0.1, 0.2):
+    neighbours = model.neighbours_
+    for neighbours.share in (0.0, 0.1, 0.3, 0.6):
+        for neighbours.temperature in (0.02, 0.1, 0.2):
             assert log_loss(validation[1], model.predict_proba(validation[0])) >= reached - 1e-9
 
 
 def test_network__no_validation_rows__remembers_nobody():
     train = heaps(30, 2)
     model = small("plain", max_epochs=1, latent_neighbours=5, validation_fraction=0.0).fit(*train)
-    assert model.memory_ is None
+    assert model.neighbours_ is None
 
 
 def test_network__many_rows__are_remembered_in_part(monkeypatch):
-    monkeypatch.setattr("hotvae.estimators.network._MOST_REMEMBERED", 40)
+    monkeypatch.setattr("hotvae.estimators.latent_neighbours._MOST_REMEMBERED", 40)
     model = small("plain", max_epochs=2, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
-    assert len(model.memory_.places) == 40
+    assert len(model.neighbours_.places) == 40
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "ten"])
 def test_network__wrong_number__names_it(wrong):
-    model = PlainNetClassifier(latent_neighbours=wrong, max_epochs=1, encoder_widths=(4,))
+    model = PlainNetClassifier.from_settings(latent_neighbours=wrong, max_epochs=1, encoder_widths=(4,))
     with pytest.raises(ConfigError, match="latent_neighbours"):
         model.fit(*heaps(60, 2))
     assert not hasattr(model, "network_")  # before anything was trained
@@ -134,7 +134,7 @@ def test_network__wrong_number__names_it(wrong):
 @pytest.fixture(scope="module")
 def remembering():
     model = small("hotvae", max_epochs=4, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
-    assert model.memory_ is not None
+    assert model.neighbours_ is not None
     return model
 
 
@@ -145,19 +145,19 @@ def test_hotvae__row_alone_or_among_others__has_the_same_bits(remembering):
     np.testing.assert_array_equal(probs[::-1], remembering.predict_proba(features[::-1]))
 
 
-def test_hotvae__known_labels__move_the_odds_as_they_move_the_networks(remembering):
+def test_hotvae__given_labels__move_the_odds_as_they_move_the_networks(remembering):
     features, labels = heaps(50, 3)
     given = np.where(np.arange(4) == 1, labels, np.nan)
     network = remembering.network_
-    scaled = remembering.scaler_.transform(features)
-    told = predict_network(network.predict_given, scaled, given.astype(np.float32))
-    untold = predict_network(network.predict, scaled)
-    asked = [0, 2, 3]
-    odds = [p[:, asked] / (1 - p[:, asked]) for p in (remembering.predict_proba(features), told, untold)]
+    scaled = remembering.features_.transform(features)
+    moved = predict_network(network.predict_given, scaled, given.astype(np.float32))
+    alone = predict_network(network.predict, scaled)
+    target = [0, 2, 3]
+    odds = [p[:, target] / (1 - p[:, target]) for p in (remembering.predict_proba(features), moved, alone)]
     wanted = odds[0] * odds[1] / odds[2]
     found = remembering.predict_proba(features, given=given)
-    np.testing.assert_allclose(found[:, asked], wanted / (1 + wanted), rtol=1e-3)
-    assert np.abs(found[:, asked] - remembering.predict_proba(features)[:, asked]).max() > 0.01
+    np.testing.assert_allclose(found[:, target], wanted / (1 + wanted), rtol=1e-3)
+    assert np.abs(found[:, target] - remembering.predict_proba(features)[:, target]).max() > 0.01
     np.testing.assert_array_equal(found[:, 1], labels[:, 1])
     nothing = np.full_like(given, np.nan)
     np.testing.assert_array_equal(
@@ -168,7 +168,7 @@ def test_hotvae__known_labels__move_the_odds_as_they_move_the_networks(rememberi
 @pytest.mark.parametrize("name", ["hotvae", "mpvae"])
 def test_sample__with_neighbours__has_the_mixed_probabilities(name):
     model = small(name, max_epochs=4, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
-    assert model.memory_ is not None
+    assert model.neighbours_ is not None
     features = heaps(20, 3)[0]
     drawn = model.sample(features, 4000, random_state=0).mean(axis=0)
     np.testing.assert_allclose(drawn, model.predict_proba(features), atol=0.04)
@@ -179,7 +179,7 @@ def test_save__with_neighbours__read_back_predicts_the_same_bits(remembering, tm
     features = heaps(40, 3)[0]
     copy = load_model(tmp_path / "model")
     np.testing.assert_array_equal(copy.predict_proba(features), remembering.predict_proba(features))
-    assert copy.memory_.n_neighbours == 5
+    assert copy.neighbours_.n_neighbours == 5
 
 
 def test_info__with_neighbours__says_what_the_file_holds(remembering, tmp_path):
@@ -189,17 +189,18 @@ def test_info__with_neighbours__says_what_the_file_holds(remembering, tmp_path):
     assert (
         "remembers   labels and latent places of 300 training rows; a row's 5 nearest have a share of" in shown.stdout
     )
-    told = json.loads(CliRunner().invoke(app, ["info", str(tmp_path / "model"), "--json"]).stdout)
-    assert told["memory"]["n_rows"] == 300
+    found = json.loads(CliRunner().invoke(app, ["info", str(tmp_path / "model"), "--json"]).stdout)
+    assert found["neighbours"]["n_rows"] == 300
     weights = [value for name, value in remembering.network_.state_dict().items() if value.is_floating_point()]
-    assert told["n_parameters"] == sum(value.numel() for value in weights)
+    weights.append(remembering.communities_.head.factors)
+    assert found["n_parameters"] == sum(value.numel() for value in weights)
 
 
-def test_load__neighbours_told_but_not_there__is_refused(remembering, tmp_path):
+def test_load__neighbours_noted_but_not_there__is_refused(remembering, tmp_path):
     small("plain", max_epochs=1).fit(*heaps(60, 2)).save(tmp_path / "model")
     config = tmp_path / "model" / "config.json"
-    told = json.loads(config.read_text())
-    config.write_text(json.dumps(told | {"memory": {"n_neighbours": 5, "share": 0.5, "temperature": 0.1}}))
+    notes = json.loads(config.read_text())
+    config.write_text(json.dumps(notes | {"neighbours": {"n_neighbours": 5, "share": 0.5, "temperature": 0.1}}))
     with pytest.raises(ModelError, match="places"):
         load_model(tmp_path / "model")
 
@@ -208,5 +209,5 @@ def test_fit__texts__have_neighbours_too():
     texts = ["wet meadow", "dry rock", "wet bog", "dry slope"] * 20
     labels = np.array([[1, 0], [0, 1], [1, 0], [0, 1]] * 20)
     model = small("hotvae", encoder="text", latent_neighbours=3, max_epochs=1).fit(texts, labels)
-    assert model.memory_ is not None
+    assert model.neighbours_ is not None
     assert log_loss(labels, model.predict_proba(texts)) < 0.6

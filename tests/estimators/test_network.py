@@ -8,8 +8,10 @@ from scipy import sparse
 from sklearn.base import clone
 
 from hotvae import HotVAEClassifier, PlainNetClassifier, load_model
-from hotvae.config import FrontConfig, NetConfig
+from hotvae.config import NetConfig
 from hotvae.errors import ConfigError, DataError, DataWarning
+from hotvae.estimators import network
+from hotvae.features import TRANSFORMERS
 from hotvae.features.molecules import AtomTokens, ElementPresence
 from hotvae.features.scaling import FeatureScaler
 from hotvae.features.text import BagOfWords, TextTokens
@@ -24,8 +26,6 @@ BONDS = pytest.mark.skipif(rdkit is None, reason="RDKit is not installed: pip in
 
 SMALL = {
     "dim": 8,
-    "n_heads": 2,
-    "feedforward_dim": 8,
     "encoder_widths": (16,),
     "max_epochs": 2,
     "n_threads": 1,
@@ -45,8 +45,6 @@ KINDS = {
     "mlp": (TABLE, {}, FeatureScaler),
     "mlp, robust": (TABLE, {"scaling": "robust"}, FeatureScaler),
     "mlp, quantile": (TABLE, {"scaling": "quantile"}, FeatureScaler),
-    "mlp, periodic": (TABLE, {"numeric_embedding_dim": 4}, FeatureScaler),
-    "mlp, ensemble": (TABLE, {"n_members": 3}, FeatureScaler),
     "set": (COLUMNS, {"encoder": "set"}, ActiveColumns),
     "text": (TEXTS, {"encoder": "text"}, TextTokens),
     "bag": (TEXTS, {"encoder": "bag"}, BagOfWords),
@@ -61,7 +59,7 @@ EVERY_KIND = pytest.mark.parametrize(
 
 def fitted(cls, kind, **changes):
     X, parameters, _ = KINDS[kind]
-    return cls(**SMALL, **parameters, **changes).fit(X, LABELS), X
+    return cls.from_settings(**SMALL, **parameters, **changes).fit(X, LABELS), X
 
 
 # Every kind -----------------------------------------------------------------------------------------------
@@ -71,7 +69,7 @@ def fitted(cls, kind, **changes):
 @EVERY_KIND
 def test_kind__fitted_saved_and_loaded__same_bits_alone_and_in_company(cls, kind, tmp_path):
     model, X = fitted(cls, kind)
-    assert type(model.scaler_) is KINDS[kind][2]
+    assert type(model.features_) is KINDS[kind][2]
     probs = model.predict_proba(X)
     assert probs.shape == (N_ROWS, 3)
     model.save(tmp_path / "model")
@@ -94,18 +92,16 @@ def test_kind__no_rows__no_predictions(kind):
 
 
 @CLASSIFIERS
-def test_parameters__of_the_fronts__can_be_set_and_have_their_defaults(cls):
-    assert cls()._config(FrontConfig) == FrontConfig()
-    assert set(FrontConfig.__dataclass_fields__) <= set(cls().get_params())
-    encoder_settings = {
-        "encoder_layers",
-        "numeric_embedding_dim",
-        "numeric_frequencies",
-        "frequency_scale",
-        "n_members",
-    }
-    assert encoder_settings <= set(cls().get_params())
+def test_settings__of_every_transformer__have_names_of_their_own(cls):
+    names = cls.all_settings()
+    for kind in TRANSFORMERS.values():
+        assert set(kind().get_params()) <= set(names)
     assert cls()._config(NetConfig) == NetConfig()
+    current = cls.from_settings(max_epochs=3).current_settings()
+    assert current["max_epochs"] == 3
+    assert {name: current[name] for name in ("dim", "scaling", "patience")} == {
+        name: names[name] for name in ("dim", "scaling", "patience")
+    }
 
 
 @pytest.mark.parametrize(
@@ -113,14 +109,13 @@ def test_parameters__of_the_fronts__can_be_set_and_have_their_defaults(cls):
     [
         ({"scaling": "log"}, "scaling must be one of 'standard', 'robust', 'quantile', 'none'; got 'log'"),
         ({"encoder": "set", "max_tokens": 0}, "max_tokens must be a whole number of at least 1; got 0"),
-        ({"encoder": "set", "n_members": 2}, "n_members must be 1 for encoder 'set'; got 2"),
-        ({"encoder": "set", "n_draws": 2}, "n_draws must be 0 for an encoder without n_tokens"),
+        ({"encoder": "mlp", "max_words": 5}, "max_words must be left out with encoder 'mlp', whose rows have no such"),
         ({"label_encoder": "lstm"}, "label_encoder must be one of 'mlp', 'tokens'; got 'lstm'"),
     ],
 )
 def test_fit__impossible_setting__error_names_it(setting, message):
     with pytest.raises(ConfigError, match=message):
-        HotVAEClassifier(**{**SMALL, **setting}).fit(COLUMNS, LABELS)
+        HotVAEClassifier.from_settings(**{**SMALL, **setting}).fit(COLUMNS, LABELS)
 
 
 # Training rows only ---------------------------------------------------------------------------------------
@@ -131,16 +126,16 @@ def test_fit__validation_rows__never_reach_the_vocabulary(kind):
     X, parameters, _ = KINDS[kind]
     new = {"text": ["zzz zzz", "zzz"], "bag": ["zzz zzz", "zzz"], "smiles": ["BrI", "[Na+]"], "elements": ["BrI", "F"]}
     held = new.get(kind, sparse.csr_array(np.ones((2, 40))))
-    model = PlainNetClassifier(**SMALL, **parameters).fit(X, LABELS, validation=(held, LABELS[:2]))
-    alone = PlainNetClassifier(**SMALL, **parameters, validation_fraction=0.0).fit(X, LABELS)
-    assert model.scaler_.state() == alone.scaler_.state()
+    model = PlainNetClassifier.from_settings(**SMALL, **parameters).fit(X, LABELS, validation=(held, LABELS[:2]))
+    alone = PlainNetClassifier.from_settings(**SMALL, **parameters, validation_fraction=0.0).fit(X, LABELS)
+    assert model.features_.state() == alone.features_.state()
 
 
 def test_fit__rows_held_out__never_reach_the_vocabulary():
     """Each text has a word of its own: only those of rows that train are known."""
     texts = np.array([f"common own{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(N_ROWS)], dtype=object)
-    model = PlainNetClassifier(**SMALL, encoder="text", min_word_count=1).fit(texts, LABELS)
-    assert len(model.scaler_.words) == 1 + N_ROWS - round(0.2 * N_ROWS)
+    model = PlainNetClassifier.from_settings(**SMALL, encoder="text", min_word_count=1).fit(texts, LABELS)
+    assert len(model.features_.words) == 1 + N_ROWS - round(0.2 * N_ROWS)
 
 
 # Forms of a column ----------------------------------------------------------------------------------------
@@ -160,7 +155,7 @@ def test_column__list_series_array_or_frame__same_model(kind):
 
 def test_column__of_a_frame__keeps_its_name(tmp_path):
     frame = pd.DataFrame({"body": TEXTS})
-    model = PlainNetClassifier(**SMALL, encoder="text").fit(frame, LABELS)
+    model = PlainNetClassifier.from_settings(**SMALL, encoder="text").fit(frame, LABELS)
     assert model.feature_names_in_.tolist() == ["body"]
     model.save(tmp_path / "model")
     again = load_model(tmp_path / "model")
@@ -174,9 +169,9 @@ def test_column__of_a_frame__keeps_its_name(tmp_path):
 def test_column__that_is_none__error(kind):
     what = "texts" if kind in ("text", "bag") else "SMILES"
     with pytest.raises(DataError, match=rf"{what} must be one column; got shape \(90, 4\)"):
-        PlainNetClassifier(**SMALL, encoder=kind).fit(TABLE, LABELS)
+        PlainNetClassifier.from_settings(**SMALL, encoder=kind).fit(TABLE, LABELS)
     with pytest.raises(DataError, match=rf"{what} must be str; got .* \(rows 0, 1, 2, 3, 4, \+85 more\)"):
-        PlainNetClassifier(**SMALL, encoder=kind).fit(TABLE[:, 0], LABELS)
+        PlainNetClassifier.from_settings(**SMALL, encoder=kind).fit(TABLE[:, 0], LABELS)
 
 
 # Odd rows -------------------------------------------------------------------------------------------------
@@ -215,7 +210,7 @@ def test_molecule__unreadable__warned_of_with_the_users_row_and_predicted_as_unk
     broken = X.copy()
     broken[[4, 70]] = "C((", "no molecule"
     with pytest.warns(DataWarning, match=r"2 such molecules \(rows 4, 70\) are taken as unknown"):
-        model = PlainNetClassifier(**SMALL, **parameters).fit(broken, LABELS)
+        model = PlainNetClassifier.from_settings(**SMALL, **parameters).fit(broken, LABELS)
     with pytest.warns(DataWarning, match=r"1 such molecules \(rows 1\) are taken as unknown"):
         probs = model.predict_proba(["CCO", "C((", ""])
     np.testing.assert_array_equal(probs[1], probs[2])
@@ -224,7 +219,9 @@ def test_molecule__unreadable__warned_of_with_the_users_row_and_predicted_as_unk
 
 @BONDS
 def test_molecule__bonds__do_not_depend_on_how_the_smiles_is_written():
-    model = HotVAEClassifier(**SMALL, encoder="smiles", bonds=True, precision="float64").fit(MOLECULES, LABELS)
+    model = HotVAEClassifier.from_settings(**SMALL, encoder="smiles", bonds=True, precision="float64").fit(
+        MOLECULES, LABELS
+    )
     probs = model.predict_proba(["OCCN", "NCCO", "C(CN)O", "ONCC"])
     np.testing.assert_allclose(probs[1:3], probs[[0, 0]], rtol=1e-12)
     assert abs(probs[3] - probs[0]).max() > 1e-9
@@ -238,7 +235,7 @@ def test_molecule__bonds__do_not_depend_on_how_the_smiles_is_written():
 def test_padding__any_amount__never_changes_a_prediction(cls, kind):
     """The network, called with the same rows and ever more padding, says the same to 1e-12."""
     model, X = fitted(cls, kind, precision="float64")
-    rows = model.scaler_.transform(X)
+    rows = model.features_.transform(X)
     width = int(rows.lengths.max())
     with torch.inference_mode():
         few, many = (model.network_.predict(torch.from_numpy(rows.padded(n))) for n in (width, width + 13))
@@ -255,17 +252,19 @@ def test_order__of_words_and_columns__matters_to_texts_only():
     np.testing.assert_array_equal(probs[0], probs[1])
 
 
-# The label branch and the ensemble ------------------------------------------------------------------------
+# The label branch ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["mlp", "text", "mlp, ensemble"])
+@pytest.mark.parametrize("kind", ["mlp", "text"])
 def test_label_tokens__with_gaps_and_empty_rows__train_and_survive_saving(kind, tmp_path):
     X, parameters, _ = KINDS[kind]
     labels = LABELS.astype(np.float32)
     labels[::3, 0] = np.nan
     labels[5] = 0
     labels[6] = np.nan
-    model = HotVAEClassifier(**SMALL, **parameters, label_encoder="tokens", conditional=False).fit(X, labels)
+    model = HotVAEClassifier.from_settings(**SMALL, **parameters, label_encoder="tokens", conditional=False).fit(
+        X, labels
+    )
     assert np.isfinite(model.history_.column("loss")).all()
     model.save(tmp_path / "model")
     again = HotVAEClassifier.load(tmp_path / "model")
@@ -280,40 +279,15 @@ def test_label_tokens__many_labels__no_tensor_of_rows_labels_and_dimensions(monk
     labels = np.eye(300, dtype=int)[RNG.integers(0, 300, N_ROWS)]
     settings = SMALL | {"max_epochs": 1, "label_encoder": "tokens", "conditional": False, "batch_size": 30}
     with pytest.warns(DataWarning, match="1 class"):
-        HotVAEClassifier(**settings).fit(TABLE, labels)
+        HotVAEClassifier.from_settings(**settings).fit(TABLE, labels)
     assert seen
     assert all(shape[1] == 1 for shape in seen)
-
-
-@CLASSIFIERS
-def test_ensemble__loss__is_the_mean_of_its_members_losses(cls):
-    paper = {"conditional": False} if cls is HotVAEClassifier else {}
-    model, X = fitted(cls, "mlp, ensemble", encoder_dropout=0.0, **paper)
-    terms, _ = model._objective(model.network_)
-    features = torch.from_numpy(model.scaler_.transform(X[:5]))
-    labels = torch.from_numpy(LABELS[:5].astype(np.float32))
-    torch.manual_seed(0)
-    found = terms(features, labels)["bce"]
-    torch.manual_seed(0)
-    if cls is PlainNetClassifier:
-        logits, branch = model.network_(features), 0.0
-    else:
-        output = model.network_(features, labels)
-        logits = output.feature.layer_logits[-1]
-        label_logits = output.label.layer_logits[-1][::3]
-        branch = torch.nn.functional.binary_cross_entropy_with_logits(label_logits, labels, reduction="none").mean(1)
-    each = torch.nn.functional.binary_cross_entropy_with_logits(
-        logits.unflatten(0, (5, 3)), labels[:, None].expand(-1, 3, -1), reduction="none"
-    )
-    torch.testing.assert_close(found, each.mean((1, 2)) + branch)
 
 
 # Can it learn? --------------------------------------------------------------------------------------------
 
 LEARNING = {
     "dim": 16,
-    "n_heads": 2,
-    "feedforward_dim": 32,
     "encoder_widths": (64,),
     "encoder_dropout": 0.0,
     "n_layers": 1,
@@ -326,7 +300,7 @@ LEARNING = {
 
 
 def held_out_f1(X, labels, **parameters):
-    model = HotVAEClassifier(**LEARNING, **parameters).fit(X[:400], labels[:400])
+    model = HotVAEClassifier.from_settings(**LEARNING, **parameters).fit(X[:400], labels[:400])
     return macro_f1(labels[400:], model.predict(X[400:]))
 
 
@@ -378,20 +352,20 @@ def test_molecule__a_bond_decides__is_learned_along_bonds():
 @CLASSIFIERS
 def test_fit_and_predict__threads_not_said__one_of_ours_and_the_callers_after(cls, monkeypatch):
     seen = []
-    predict = cls._predictor
+    predict = network.predict_network
 
-    def watched(self):
+    def watched(*inputs):
         seen.append(torch.get_num_threads())
-        return predict(self)
+        return predict(*inputs)
 
-    monkeypatch.setattr(cls, "_predictor", watched)
+    monkeypatch.setattr(network, "predict_network", watched)
     settings = {name: value for name, value in SMALL.items() if name != "n_threads"}
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        model = cls(**settings).fit(TABLE, LABELS)
+        model = cls.from_settings(**settings).fit(TABLE, LABELS)
         model.predict_proba(TABLE)
-        model.set_params(n_threads=None).predict_proba(TABLE)
+        model.change_settings(n_threads=None).predict_proba(TABLE)
         after = torch.get_num_threads()
     finally:
         torch.set_num_threads(before)

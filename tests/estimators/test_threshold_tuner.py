@@ -84,7 +84,7 @@ def test_tuner__around_hotvae__with_frames_and_missing_labels(rare):
     frame = pd.DataFrame(X, columns=list("abc"))
     labels = Y.astype(float)
     labels[::7, 1] = np.nan
-    inner = HotVAEClassifier(encoder_widths=(8,), max_epochs=2, dim=8, n_heads=2, random_state=0, n_threads=1)
+    inner = HotVAEClassifier.from_settings(encoder_widths=(8,), max_epochs=2, dim=8, random_state=0, n_threads=1)
     tuner = ThresholdTuner(inner, metric="micro_f1", random_state=0).fit(frame, labels)
     assert list(tuner.feature_names_in_) == ["a", "b", "c"]
     assert tuner.predict(frame).shape == Y.shape

@@ -194,6 +194,7 @@ def truth_of(region):
     return plain, linked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_strongest_associations__virtual_region__recover_the_known_interactions(seed):
     region = virtual_region(3000, random_state=seed)
@@ -208,6 +209,7 @@ def test_strongest_associations__virtual_region__recover_the_known_interactions(
     assert sum(frozenset(a.pair) in linked for a in found) >= 11
 
 
+@pytest.mark.slow
 def test_strongest_associations__virtual_region__name_the_true_gate_and_witness():
     region = virtual_region(5000, random_state=0)
     data = region.dataset

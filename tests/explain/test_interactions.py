@@ -324,6 +324,7 @@ def region():
     return virtual_region(2000, random_state=0)
 
 
+@pytest.mark.slow
 def test_score_recovery__the_law_itself__is_recovered_whole(region):
     score = score_recovery(TrueModel(region), region, max_rows=60)
     assert score.precision == 1.0
@@ -332,6 +333,7 @@ def test_score_recovery__the_law_itself__is_recovered_whole(region):
     assert score.switch_ratio == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_score_recovery__signs_turned__score_zero(region):
     """A model that has everything the wrong way round: its effects meet residuals of the other sign."""
 
@@ -347,6 +349,7 @@ def test_score_recovery__signs_turned__score_zero(region):
     assert np.isnan(score.precision)
 
 
+@pytest.mark.slow
 def test_score_recovery__a_constant_covariance__finds_pairs_and_no_switch():
     """A probit has one covariance for every environment, so its associations cannot switch."""
     region = virtual_region(2000, 9, random_state=0)
@@ -355,11 +358,9 @@ def test_score_recovery__a_constant_covariance__finds_pairs_and_no_switch():
     labels = pd.DataFrame(data.labels, columns=list(data.label_names))
     # Squares let a linear mean have an optimum.
     squares = frame.assign(**{f"{name}2": frame[name] ** 2 for name in frame})
-    model = ProbitJSDM(
+    model = ProbitJSDM.from_settings(
         max_epochs=10,
         covariance_epochs=8,
-        n_conditional_draws=64,
-        n_likelihood_draws=16,
         learning_rate=0.05,
         random_state=0,
     )
@@ -426,7 +427,7 @@ def test_score_recovery__hotvae_on_1500_sites__finds_who_goes_with_whom():
     X = pd.DataFrame(region.dataset.features, columns=list(region.dataset.feature_names))
     Y = pd.DataFrame(region.dataset.labels, columns=list(region.dataset.label_names))
     settings = {"direct_epochs": 29, "max_epochs": 30, "learning_rate": 2e-3, "covariance_epochs": 0}
-    model = HotVAEClassifier(random_state=0, n_threads=1, **settings).fit(X[:1500], Y[:1500])
+    model = HotVAEClassifier.from_settings(random_state=0, n_threads=1, **settings).fit(X[:1500], Y[:1500])
     score = score_recovery(model, region, range(1500, 2400), max_rows=60)
     assert score.precision >= 0.75
     assert score.recall >= 0.75

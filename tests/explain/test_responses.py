@@ -179,7 +179,7 @@ def test_responses__wrong_input__says_what_does_not_fit(rows):
     model = Additive({"wet": 1.0})
     with pytest.raises(ConfigError, match=r"feature must be one of 'wet', 'cold', 'noise'; got 'dry'"):
         response_curves(model, rows, ["dry"])
-    with pytest.raises(ConfigError, match="n_points must be at least 2; got 1"):
+    with pytest.raises(ConfigError, match="n_points must be a whole number of at least 2; got 1"):
         response_curves(model, rows, n_points=1)
     with pytest.raises(ConfigError, match="model must be a fitted model or several; got none"):
         response_curves([], rows)

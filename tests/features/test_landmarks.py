@@ -13,7 +13,7 @@ from scipy import sparse
 from hotvae import HotVAEClassifier, load_model
 from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.errors import ConfigError, ModelError
-from hotvae.estimators.registry import CLASSIFIERS
+from hotvae.estimators.registry import find_classifier
 from hotvae.features.landmarks import Landmarks
 from hotvae.features.scaling import FeatureScaler
 from hotvae.metrics import log_loss
@@ -114,19 +114,21 @@ def test_scaler__sparse_table__has_no_landmarks():
 
 
 def test_classifier__encoder_without_numbers__refuses_landmarks():
-    with pytest.raises(ConfigError, match="landmarks must be 0 with encoder 'set'"):
-        HotVAEClassifier(encoder="set", landmarks=5).fit(np.eye(4), np.eye(4))
+    with pytest.raises(ConfigError, match=r"landmarks must be left out with encoder 'set', .*; got 5\. Choose another"):
+        HotVAEClassifier.from_settings(encoder="set", landmarks=5)
 
 
 def test_classifier__negative_number__names_it():
-    with pytest.raises(ConfigError, match="landmarks"):
-        PlainNetClassifier(landmarks=-1).fit(ROWS, np.eye(3))
+    with pytest.raises(ConfigError, match="landmarks must be a whole number of at least 0; got -1"):
+        PlainNetClassifier.from_settings(landmarks=-1).fit(ROWS, np.eye(3))
 
 
 def test_classifier__saved_and_read_back__predicts_the_same_bits(tmp_path):
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(60, 4)), (rng.random((60, 3)) < 0.5).astype(float)
-    model = HotVAEClassifier(landmarks=8, max_epochs=1, encoder_widths=(8,), random_state=0).fit(features, labels)
+    model = HotVAEClassifier.from_settings(landmarks=8, max_epochs=1, encoder_widths=(8,), random_state=0).fit(
+        features, labels
+    )
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(load_model(tmp_path / "model").predict_proba(features), model.predict_proba(features))
 
@@ -136,10 +138,11 @@ def test_network__landmarks__reach_its_front(name):
     """Whatever makes rows easier to read is no merit of one model: every network can have it."""
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(40, 4)), (rng.random((40, 3)) < 0.5).astype(float)
-    few = {"dim": 8, "n_heads": 2, "encoder_widths": (8,), "covariance_epochs": 1, "max_epochs": 1, "random_state": 0}
-    cls = CLASSIFIERS[name]
-    settings = {key: value for key, value in few.items() if key in cls().get_params()}
-    assert cls(landmarks=6, **settings).fit(features, labels).scaler_.n_features_out == 10
+    few = {"dim": 8, "encoder_widths": (8,), "covariance_epochs": 1, "max_epochs": 1, "random_state": 0}
+    cls = find_classifier(name)
+    settings = {key: value for key, value in few.items() if key in cls.all_settings()}
+    model = cls.from_settings(landmarks=6, **settings).fit(features, labels)
+    assert model.features_.n_features_out == 10
 
 
 def many_heaps(n_rows, seed):
@@ -155,7 +158,7 @@ def test_classifier__rows_in_heaps__learns_from_what_lies_close():
     train, test = many_heaps(400, 2), many_heaps(400, 3)
     settings = {"encoder_widths": (64,), "max_epochs": 15, "random_state": 0}
     with_landmarks, without = (
-        log_loss(test[1], PlainNetClassifier(landmarks=n, **settings).fit(*train).predict_proba(test[0]))
+        log_loss(test[1], PlainNetClassifier.from_settings(landmarks=n, **settings).fit(*train).predict_proba(test[0]))
         for n in (200, 0)
     )
     assert with_landmarks < 0.8 * without

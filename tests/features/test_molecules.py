@@ -85,17 +85,17 @@ def test_readable_smiles__some_unreadable__blank_and_named_with_their_rows():
 
 
 def test_atom_tokens__in_order__numbers_of_kinds_in_order():
-    front = AtomTokens().fit(["CCO", "c1ccccc1[O-]"])
-    assert front.atoms == ("C", "O", "O-", "c")
-    assert front.n_features_out == 7
-    assert front.transform(["OCC", "[O-]c", "CN"]).padded().tolist() == [[4, 3, 3], [5, 6, 0], [3, UNKNOWN, 0]]
+    reader = AtomTokens().fit(["CCO", "c1ccccc1[O-]"])
+    assert reader.atoms == ("C", "O", "O-", "c")
+    assert reader.n_features_out == 7
+    assert reader.transform(["OCC", "[O-]c", "CN"]).padded().tolist() == [[4, 3, 3], [5, 6, 0], [3, UNKNOWN, 0]]
 
 
 def test_atom_tokens__unreadable_or_missing__is_the_unknown_molecule():
-    front = AtomTokens().fit(["CCO"])
+    reader = AtomTokens().fit(["CCO"])
     with pytest.warns(DataWarning, match=r"1 such molecules \(rows 1\) are taken as unknown"):
-        assert front.transform(["CO", "C(("]).padded().tolist() == [[3, 4], [NOTHING, 0]]
-    assert front.transform([""]).tokens.tolist() == [NOTHING]
+        assert reader.transform(["CO", "C(("]).padded().tolist() == [[3, 4], [NOTHING, 0]]
+    assert reader.transform([""]).tokens.tolist() == [NOTHING]
 
 
 def test_atom_tokens__longer_than_allowed__keeps_the_beginning():
@@ -109,15 +109,15 @@ def test_molecules__nothing_to_learn__error(kind):
         pytest.warns(DataWarning, match="such molecules"),
     ):
         kind().fit(["C(", ""])
-    with pytest.raises(ConfigError, match="front must be fitted before use"):
+    with pytest.raises(ConfigError, match="transformer must be fitted before use"):
         kind().transform(["C"])
 
 
 def test_atom_tokens__impossible_settings__error():
     with pytest.raises(ConfigError, match="bonds must be True or False; got 1"):
-        AtomTokens(bonds=1)
+        AtomTokens(bonds=1).fit(["C"])
     with pytest.raises(ConfigError, match="max_tokens must be a whole number of at least 1; got 0"):
-        AtomTokens(max_tokens=0)
+        AtomTokens(max_tokens=0).fit(["C"])
 
 
 # Atoms and bonds ------------------------------------------------------------------------------------------
@@ -126,9 +126,9 @@ def test_atom_tokens__impossible_settings__error():
 @BONDS
 def test_atom_tokens__bonds__kinds_tell_hydrogens_and_parts_tell_neighbours():
     """Acetic acid CC(=O)O: atoms CH3, C, O, OH; the second is bonded to the three others."""
-    front = AtomTokens(bonds=True).fit(["CC(=O)O"])
-    assert front.atoms == ("C", "CH3", "O", "OH")
-    rows = front.transform(["CC(=O)O"]).padded()
+    reader = AtomTokens(bonds=True).fit(["CC(=O)O"])
+    assert reader.atoms == ("C", "CH3", "O", "OH")
+    rows = reader.transform(["CC(=O)O"]).padded()
     assert rows.shape == (1, 4, 1 + MAX_NEIGHBOURS)
     assert rows[0, :, :4].tolist() == [[4, 2, 0, 0], [3, 1, 3, 4], [5, 2, 0, 0], [6, 2, 0, 0]]
     assert not rows[0, :, 4:].any()
@@ -147,21 +147,21 @@ def test_atom_tokens__bonds_of_a_ring_and_a_salt__aromatic_closed_and_apart():
 
 @BONDS
 def test_atom_tokens__bonds_of_unreadable_or_cut_molecules__as_documented():
-    front = AtomTokens(bonds=True, max_tokens=2).fit(["CCO"])
-    cut = front.transform(["CCO"]).padded()[0]
+    reader = AtomTokens(bonds=True, max_tokens=2).fit(["CCO"])
+    cut = reader.transform(["CCO"]).padded()[0]
     assert cut[:, 1:3].tolist() == [[2, 0], [1, 0]], "the bond to the third atom went with it"
     with pytest.warns(DataWarning, match=r"a molecule RDKit cannot read in 'C=\(C\)=\(C\)=C'"):
-        unknown = front.transform(["C=(C)=(C)=C"]).padded()
+        unknown = reader.transform(["C=(C)=(C)=C"]).padded()
     assert unknown[0].tolist() == [[NOTHING, *[0] * MAX_NEIGHBOURS]]
 
 
 @BONDS
 def test_atom_tokens__bonds_written_in_another_order__same_atoms_and_bonds():
     """Kinds of bonded pairs do not depend on where the SMILES begins."""
-    front = AtomTokens(bonds=True).fit(["OC(=O)CN"])
+    reader = AtomTokens(bonds=True).fit(["OC(=O)CN"])
 
     def pairs(smiles):
-        tokens = front.transform([smiles]).padded()[0]
+        tokens = reader.transform([smiles]).padded()[0]
         return sorted(tuple(sorted((int(t[0]), int(tokens[n - 1][0])))) for t in tokens for n in t[1:].tolist() if n)
 
     assert pairs("OC(=O)CN") == pairs("NCC(O)=O")
@@ -194,12 +194,12 @@ def test_atoms_of__drugs__same_elements_and_charges_as_rdkit():
 
 
 def test_element_presence__molecules__ones_by_atomic_number():
-    front = ElementPresence().fit(["CCO", "c1ccccc1Cl", "[Na+].[OH-]"])
-    assert front.atoms == ("C", "O", "Na", "Cl")
+    reader = ElementPresence().fit(["CCO", "c1ccccc1Cl", "[Na+].[OH-]"])
+    assert reader.atoms == ("C", "O", "Na", "Cl")
     with pytest.warns(DataWarning, match=r"\(rows 2\) are taken as unknown"):
-        found = front.transform(["ClCCl", "BrO", "C(", "*"])
+        found = reader.transform(["ClCCl", "BrO", "C(", "*"])
     assert found.tolist() == [[1, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
-    assert front.n_features_out == 4
+    assert reader.n_features_out == 4
 
 
 @pytest.mark.data
@@ -207,24 +207,24 @@ def test_element_presence__molecules__ones_by_atomic_number():
 def test_element_presence__drugs__equal_the_stored_table():
     with np.load(Path(DATA) / "sider_elements.npz", allow_pickle=False) as file:
         names, table, molecules = file["feature_names"], file["X"], file["smiles"]
-    front = ElementPresence().fit(molecules)
-    assert list(front.atoms) == [str(name) for name in names]
-    np.testing.assert_array_equal(front.transform(molecules), table)
+    reader = ElementPresence().fit(molecules)
+    assert list(reader.atoms) == [str(name) for name in names]
+    np.testing.assert_array_equal(reader.transform(molecules), table)
 
 
 # State ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "front", [AtomTokens(max_tokens=9), pytest.param(AtomTokens(bonds=True), marks=BONDS), ElementPresence()]
+    "reader", [AtomTokens(max_tokens=9), pytest.param(AtomTokens(bonds=True), marks=BONDS), ElementPresence()]
 )
-def test_state__through_json__same_bits(front):
+def test_state__through_json__same_bits(reader):
     molecules = ["CCO", "c1ccccc1Cl", "C[N+](C)(C)C"]
-    front.fit(molecules[:2], ["drug"])
-    again = type(front).from_state(json.loads(json.dumps(front.state())))
-    assert again.state() == front.state()
-    assert again.n_features_out == front.n_features_out
-    one, two = (getattr(part.transform(molecules), "tokens", part.transform(molecules)) for part in (front, again))
+    reader.fit(molecules[:2], feature_names=["drug"])
+    again = type(reader).from_state(json.loads(json.dumps(reader.state())))
+    assert again.state() == reader.state()
+    assert again.n_features_out == reader.n_features_out
+    one, two = (getattr(part.transform(molecules), "tokens", part.transform(molecules)) for part in (reader, again))
     np.testing.assert_array_equal(one, two)
     with pytest.raises(ModelError, match="molecule state must be complete; got KeyError"):
-        type(front).from_state({key: value for key, value in front.state().items() if key != "atoms"})
+        type(reader).from_state({key: value for key, value in reader.state().items() if key != "atoms"})

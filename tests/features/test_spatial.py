@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from hotvae import HotVAEClassifier, load_model
 from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.errors import ConfigError, ModelError
-from hotvae.estimators.registry import CLASSIFIERS
+from hotvae.estimators.registry import find_classifier
 from hotvae.features.scaling import FeatureScaler
 from hotvae.features.spatial import SpatialUnits
 from hotvae.metrics import log_loss
@@ -69,7 +69,6 @@ def test_scaler__spatial_units__are_the_last_columns(columns):
     frame = pd.DataFrame({"soil": list("abab"), "east": SITES[:, 0], "north": SITES[:, 1]})
     scaler = FeatureScaler(spatial_units=2, spatial_columns=columns).fit(frame)
     assert scaler.feature_names_out == ("east", "north", "soil=a", "soil=b", "near (0, 1)", "near (9, 1)")
-    assert scaler.n_numeric == 2  # waves are for numbers that were measured
     np.testing.assert_allclose(
         scaler.transform(frame, dtype=np.float64)[:, -2:], SpatialUnits(2).fit(SITES).transform(SITES)
     )
@@ -132,16 +131,18 @@ def test_scaler__damaged_places__are_refused(change):
 
 
 def test_classifier__encoder_without_numbers__refuses_places():
-    with pytest.raises(ConfigError, match="spatial_units must be 0 with encoder 'set'"):
-        HotVAEClassifier(encoder="set", spatial_units=5).fit(np.eye(4), np.eye(4))
-    with pytest.raises(ConfigError, match="clamp must be False with encoder 'set'"):
-        HotVAEClassifier(encoder="set", clamp=True).fit(np.eye(4), np.eye(4))
+    for name, value in {"spatial_units": 5, "clamp": True, "spatial_columns": ("east", "north")}.items():
+        with pytest.raises(ConfigError, match=f"{name} must be left out with encoder 'set'"):
+            HotVAEClassifier.from_settings(encoder="set", **{name: value})
 
 
-@pytest.mark.parametrize("wrong", [{"spatial_units": -1}, {"spatial_columns": (1,)}])
+@pytest.mark.parametrize("wrong", [{"spatial_units": -1}, {"spatial_columns": (1,)}, {"clamp": 1}])
 def test_classifier__setting_out_of_range__names_it(wrong):
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        PlainNetClassifier(**wrong).fit(SITES, np.eye(4))
+    model = PlainNetClassifier.from_settings(**wrong)
+    with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be"):
+        model.check_parameters()  # before any data are read
+    with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be"):
+        model.fit(SITES, np.eye(4))
 
 
 def patchy_map(n_sites, seed):
@@ -150,37 +151,39 @@ def patchy_map(n_sites, seed):
     return sites, (np.floor(sites).sum(axis=1) % 2)[:, None]
 
 
+@pytest.mark.slow
 def test_plain__patchy_map__is_learned_with_places_and_hardly_without():
     """Sixteen fields and 800 sites: with bumps the map is there in 15 epochs, with bare coordinates it is not."""
     train, test = patchy_map(800, 0), patchy_map(400, 1)
     losses = {}
     for n_units in (0, 60):
-        model = PlainNetClassifier(spatial_units=n_units, max_epochs=15, random_state=0).fit(*train)
+        model = PlainNetClassifier.from_settings(spatial_units=n_units, max_epochs=15, random_state=0).fit(*train)
         losses[n_units] = log_loss(test[1], model.predict_proba(test[0]))
     assert losses[60] < 0.75 * losses[0]
 
 
 def test_hotvae__saved_with_places__predicts_the_same(tmp_path):
     sites, labels = patchy_map(60, 0)
-    model = HotVAEClassifier(spatial_units=5, dim=8, n_heads=2, encoder_widths=(8,), max_epochs=1, random_state=0).fit(
-        sites, np.column_stack([labels, 1 - labels])
-    )
+    model = HotVAEClassifier.from_settings(
+        spatial_units=5, spatial_columns=(1, 0), dim=8, encoder_widths=(8,), max_epochs=1, random_state=0
+    ).fit(sites, np.column_stack([labels, 1 - labels]))
     model.save(tmp_path / "model")
     again = load_model(tmp_path / "model")
-    assert again.spatial_units == 5
+    for part in (again.features, again.features_):
+        assert (part.spatial_units, tuple(part.spatial_columns)) == (5, (1, 0))
     np.testing.assert_array_equal(again.predict_proba(sites), model.predict_proba(sites))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hotvae", "plain", "mpvae", "probit", "lamp", "seq2seq", "c2ae"])
 def test_network__clamped__predicts_at_the_edge_what_it_predicts_beyond(name):
     sites, labels = patchy_map(60, 0)
-    few = {"dim": 8, "n_heads": 2, "encoder_widths": (8,), "covariance_epochs": 1, "max_epochs": 1, "random_state": 0}
-    cls = CLASSIFIERS[name]
-    settings = {key: value for key, value in few.items() if key in cls().get_params()}
+    few = {"dim": 8, "encoder_widths": (8,), "covariance_epochs": 1, "max_epochs": 1, "random_state": 0}
+    cls = find_classifier(name)
+    settings = {key: value for key, value in few.items() if key in cls.all_settings()}
     settings |= {"encoder": "mlp"} if name == "lamp" else {}
     edge, beyond = [[sites[:, 0].max(), 2.0]], [[99.0, 2.0]]
-    fitted = {
-        clamp: cls(clamp=clamp, **settings).fit(sites, np.column_stack([labels, 1 - labels])) for clamp in (True, False)
-    }
+    labels = np.column_stack([labels, 1 - labels])
+    fitted = {clamp: cls.from_settings(clamp=clamp, **settings).fit(sites, labels) for clamp in (True, False)}
     np.testing.assert_array_equal(fitted[True].predict_proba(beyond), fitted[True].predict_proba(edge))
     assert (fitted[False].predict_proba(beyond) != fitted[False].predict_proba(edge)).any()

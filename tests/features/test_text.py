@@ -36,6 +36,7 @@ def test_words_of__text__is_cut_as_documented(text, words):
     assert words_of(text) == words
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_words_of__any_text__words_stay_the_same_when_read_again(text):
     words = words_of(text)
@@ -87,8 +88,8 @@ def test_as_texts__no_column_of_text__error(texts, message):
 
 def test_text_tokens__vocabulary__counts_texts_not_occurrences():
     """fell: 2 texts (4 occurrences), wheat: 2 texts; again, and, corn, pct, rose, #: 1 text each."""
-    front = TextTokens(min_word_count=2).fit(TRAIN)
-    assert front.words == ("fell", "wheat")
+    tokens = TextTokens(min_word_count=2).fit(TRAIN)
+    assert tokens.words == ("fell", "wheat")
     everything = TextTokens(min_word_count=1).fit(TRAIN)
     assert everything.words == ("fell", "wheat", "#", "again", "and", "corn", "pct", "rose")
     assert TextTokens(min_word_count=1, max_words=3).fit(TRAIN).words == ("fell", "wheat", "#")
@@ -96,33 +97,33 @@ def test_text_tokens__vocabulary__counts_texts_not_occurrences():
 
 
 def test_text_tokens__words_in_order__numbers_in_order():
-    front = TextTokens().fit(TRAIN)
-    rows = front.transform(["wheat fell", "fell wheat", "Wheat barley fell"])
+    tokens = TextTokens().fit(TRAIN)
+    rows = tokens.transform(["wheat fell", "fell wheat", "Wheat barley fell"])
     assert rows.padded().tolist() == [[4, 3, 0], [3, 4, 0], [4, UNKNOWN, 3]]
 
 
 def test_text_tokens__empty_and_unknown__are_tokens_of_their_own():
-    front = TextTokens().fit(TRAIN)
+    tokens = TextTokens().fit(TRAIN)
     with pytest.warns(DataWarning, match="texts must not be missing"):
-        rows = front.transform(["", "...", None, "barley oats"])
+        rows = tokens.transform(["", "...", None, "barley oats"])
     assert rows.padded().tolist() == [[NOTHING, 0]] * 3 + [[UNKNOWN, UNKNOWN]]
 
 
 def test_text_tokens__longer_than_allowed__keeps_the_beginning():
-    front = TextTokens(max_tokens=3, min_word_count=1).fit(["a b c d e", "a b"])
-    assert front.transform(["e d c b a"]).lengths.tolist() == [3]
-    assert front.transform(["e d c b a"]).tokens.tolist() == front.transform(["e d c"]).tokens.tolist()
+    tokens = TextTokens(max_tokens=3, min_word_count=1).fit(["a b c d e", "a b"])
+    assert tokens.transform(["e d c b a"]).lengths.tolist() == [3]
+    assert tokens.transform(["e d c b a"]).tokens.tolist() == tokens.transform(["e d c"]).tokens.tolist()
 
 
 @pytest.mark.parametrize("kind", [TextTokens, BagOfWords])
 def test_vocabulary__other_rows_and_other_order__is_that_of_the_training_rows(kind):
     """A word of rows that were not shown is unknown, and the order of the rows shown does not count."""
     assert kind().fit(TRAIN).words == kind().fit(TRAIN[::-1]).words
-    front = kind(min_word_count=1).fit(TRAIN)
-    state = front.state()
-    front.transform(["barley barley", "barley oats"])
-    assert front.state() == state
-    assert "barley" not in front.words
+    tokens = kind(min_word_count=1).fit(TRAIN)
+    state = tokens.state()
+    tokens.transform(["barley barley", "barley oats"])
+    assert tokens.state() == state
+    assert "barley" not in tokens.words
 
 
 @pytest.mark.parametrize("kind", [TextTokens, BagOfWords])
@@ -137,23 +138,23 @@ def test_vocabulary__nothing_to_learn__error(kind):
         kind().transform(["wheat"])
     for name in ("min_word_count", "max_words"):
         with pytest.raises(ConfigError, match=f"{name} must be a whole number of at least 1; got 0"):
-            kind(**{name: 0})
+            kind(**{name: 0}).fit(TRAIN)
 
 
 def test_text_tokens__no_tokens_allowed__error():
     with pytest.raises(ConfigError, match=r"max_tokens must be a whole number of at least 1; got 2\.5"):
-        TextTokens(max_tokens=2.5)
+        TextTokens(max_tokens=2.5).fit(TRAIN)
 
 
 @given(st.lists(st.text("abé ,1'", max_size=12), min_size=1, max_size=8), st.data())
 def test_text_tokens__any_rows__same_bits_through_json_and_in_any_company(texts, data):
-    front = TextTokens(min_word_count=1).fit([*texts, "a b é"])
-    again = TextTokens.from_state(json.loads(json.dumps(front.state())))
-    rows = front.transform(texts)
+    tokens = TextTokens(min_word_count=1).fit([*texts, "a b é"])
+    again = TextTokens.from_state(json.loads(json.dumps(tokens.state())))
+    rows = tokens.transform(texts)
     np.testing.assert_array_equal(again.transform(texts).tokens, rows.tokens)
-    assert again.n_features_out == front.n_features_out
+    assert again.n_features_out == tokens.n_features_out
     one = data.draw(st.integers(0, len(texts) - 1))
-    np.testing.assert_array_equal(front.transform([texts[one]]).tokens, rows[np.array([one])].tokens)
+    np.testing.assert_array_equal(tokens.transform([texts[one]]).tokens, rows[np.array([one])].tokens)
 
 
 # Bags -----------------------------------------------------------------------------------------------------
@@ -191,7 +192,7 @@ def test_bag__binary__ones_for_words_that_are_there():
 
 def test_bag__unknown_weights__error():
     with pytest.raises(ConfigError, match="weights must be one of 'tfidf', 'binary'; got 'bm25'"):
-        BagOfWords("bm25")
+        BagOfWords("bm25").fit(TRAIN)
 
 
 @given(st.lists(st.text("abé ,1'", max_size=12), min_size=1, max_size=8))

@@ -47,16 +47,16 @@ FORMS = [
 @pytest.mark.parametrize("form", FORMS)
 def test_active_columns__every_form_of_a_table__same_tokens(form):
     """Column 3 is active in no training row: it says nothing. Column i is token i + 2."""
-    front = ActiveColumns().fit(form(TABLE))
-    rows = front.transform(form(np.array([[1, 1, 1, 1, 1], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]])))
+    columns = ActiveColumns().fit(form(TABLE))
+    rows = columns.transform(form(np.array([[1, 1, 1, 1, 1], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]])))
     assert rows.padded().tolist() == [[2, 3, 4, 6], [NOTHING, 0, 0, 0], [NOTHING, 0, 0, 0], [3, 0, 0, 0]]
-    assert front.n_features_out == 7
+    assert columns.n_features_out == 7
 
 
 def test_active_columns__longer_than_allowed__keeps_the_rarest_columns():
     """Active in 3, 1, 2, 0, 1 rows: of columns 0, 1, 2, 4 the two rarest are 1 and 4; of 0 and 2 both fit."""
-    front = ActiveColumns(max_tokens=2).fit(TABLE)
-    assert front.transform(np.array([[1, 1, 1, 0, 1], [1, 0, 1, 0, 0]])).padded().tolist() == [[3, 6], [2, 4]]
+    columns = ActiveColumns(max_tokens=2).fit(TABLE)
+    assert columns.transform(np.array([[1, 1, 1, 0, 1], [1, 0, 1, 0, 0]])).padded().tolist() == [[3, 6], [2, 4]]
     assert ActiveColumns(max_tokens=1).fit(TABLE).transform(np.array([[1, 1, 1, 0, 1]])).tokens.tolist() == [3]
 
 
@@ -70,28 +70,28 @@ def test_active_columns__explicit_zeros_and_repeated_cells__count_as_the_table_t
 @given(arrays(np.int8, (6, 7), elements=st.sampled_from([0, 0, 1])), st.integers(1, 7))
 def test_active_columns__any_table__equals_a_loop_and_survives_json(table, max_tokens):
     train, new = table[:3], table[3:]
-    front = ActiveColumns(max_tokens).fit(train)
-    again = ActiveColumns.from_state(json.loads(json.dumps(front.state())))
+    columns = ActiveColumns(max_tokens).fit(train)
+    again = ActiveColumns.from_state(json.loads(json.dumps(columns.state())))
     counts = train.sum(axis=0)
-    for row, tokens in zip(new, front.transform(new).padded(8).tolist(), strict=True):
+    for row, tokens in zip(new, columns.transform(new).padded(8).tolist(), strict=True):
         active = sorted((counts[i], i) for i in range(7) if row[i] and counts[i])[:max_tokens]
         expected = sorted(i + 2 for _, i in active) or [NOTHING]
         assert tokens == expected + [0] * (8 - len(expected))
-    np.testing.assert_array_equal(again.transform(sparse.csr_array(new)).tokens, front.transform(new).tokens)
+    np.testing.assert_array_equal(again.transform(sparse.csr_array(new)).tokens, columns.transform(new).tokens)
 
 
 def test_active_columns__frame_in_another_order__columns_are_found_by_name():
     frame = pd.DataFrame(TABLE, columns=list("abcde"))
-    front = ActiveColumns().fit(frame)
-    np.testing.assert_array_equal(front.transform(frame[list("edcba")]).tokens, front.transform(frame).tokens)
+    columns = ActiveColumns().fit(frame)
+    np.testing.assert_array_equal(columns.transform(frame[list("edcba")]).tokens, columns.transform(frame).tokens)
     with pytest.raises(DataError, match=r"must have the column\(s\) 'e'"):
-        front.transform(frame.drop(columns="e"))
+        columns.transform(frame.drop(columns="e"))
 
 
 def test_active_columns__values_other_than_one__are_active_with_a_warning():
     with pytest.warns(DataWarning, match=r"values other than 0 and 1, such as 0\.5, are taken as active"):
-        front = ActiveColumns().fit(np.array([[0.5, 0.0], [1.0, 1.0]]))
-    assert front.transform(np.array([[0.0, -3.0]])).tokens.tolist() == [3]
+        columns = ActiveColumns().fit(np.array([[0.5, 0.0], [1.0, 1.0]]))
+    assert columns.transform(np.array([[0.0, -3.0]])).tokens.tolist() == [3]
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
@@ -112,10 +112,10 @@ def test_active_columns__misuse__explained():
         ActiveColumns().fit(np.empty((0, 2)))
     with pytest.raises(DataError, match="features must have 5 columns, as in training; got 2"):
         ActiveColumns().fit(TABLE).transform(np.eye(2))
-    with pytest.raises(ConfigError, match="front must be fitted before use"):
+    with pytest.raises(ConfigError, match="transformer must be fitted before use"):
         ActiveColumns().transform(TABLE)
     with pytest.raises(ConfigError, match="max_tokens must be a whole number of at least 1; got True"):
-        ActiveColumns(max_tokens=True)
+        ActiveColumns(max_tokens=True).fit(TABLE)
 
 
 @pytest.mark.parametrize(

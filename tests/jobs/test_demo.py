@@ -28,10 +28,11 @@ from hotvae.jobs.demo import (
     run_demo,
     true_associations,
 )
-from hotvae.jobs.predict import TableNeeds
+from hotvae.jobs.table_needs import TableNeeds
 from hotvae.metrics import log_loss
 
 QUICK = {"max_epochs": 2, "encoder_widths": (16,)}
+HOSTILE_FOLDER = "<img src=x onerror=alert(1)> & 'out'"
 
 
 class Page(HTMLParser):
@@ -39,7 +40,7 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.cells, self.links, self.tag = [], [], ""
+        self.cells, self.links, self.code, self.tag = [], [], [], ""
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -49,14 +50,17 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.tag in ("td", "th"):
             self.cells.append(data)
+        if self.tag == "code":
+            self.code.append(data)
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    out = tmp_path_factory.mktemp("demo") / "out"
+    out = tmp_path_factory.mktemp("demo") / HOSTILE_FOLDER
     return run_demo(out, seed=3, n_sites=300, settings=QUICK, n_trees=8, progress="silent", n_threads=1)
 
 
+@pytest.mark.slow
 def test_demo__table__lists_models_and_measures_in_order(demo):
     table = demo_table(demo)
     assert [row["model"] for row in table] == [HOT_VAE, PLAIN_NET, TREES, TRUTH]
@@ -65,6 +69,7 @@ def test_demo__table__lists_models_and_measures_in_order(demo):
     assert table[3]["seconds"] is None
 
 
+@pytest.mark.slow
 def test_demo__truth_row__equals_evaluate_on_the_true_probabilities(demo):
     region = virtual_region(300, random_state=3)
     parts = split_dataset(region.dataset, fractions=FRACTIONS, random_state=3)
@@ -79,6 +84,7 @@ def test_demo__truth_row__equals_evaluate_on_the_true_probabilities(demo):
     assert row["log loss"] < min(other["log loss"] for other in demo_table(demo)[:3])
 
 
+@pytest.mark.slow
 def test_demo__saved_model_on_saved_test_sites__gives_the_first_row_again(demo):
     model = load_model(demo.out / "model")
     needs = TableNeeds.of_model(model)
@@ -91,6 +97,7 @@ def test_demo__saved_model_on_saved_test_sites__gives_the_first_row_again(demo):
     assert row["log loss"] == pytest.approx(again["log_loss"], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_demo__region_file__holds_the_whole_region(demo):
     data = read_table(demo.out / "region.csv", labels="species_*", coordinates="easting_km,northing_km")
     region = virtual_region(300, random_state=3)
@@ -100,6 +107,7 @@ def test_demo__region_file__holds_the_whole_region(demo):
     assert len(pd.read_csv(demo.out / "test_sites.csv")) == 180
 
 
+@pytest.mark.slow
 def test_demo__results_file__records_what_is_needed_to_repeat_it(demo):
     notes = json.loads((demo.out / "results.json").read_text(encoding="utf-8"))
     assert notes["seed"] == 3
@@ -113,12 +121,14 @@ def test_demo__results_file__records_what_is_needed_to_repeat_it(demo):
     assert notes["thresholds"][TRUTH]["macro_f1"] == demo.scores[3].measures["thresholds"]["macro_f1"]
 
 
+@pytest.mark.slow
 def test_demo__report__is_one_small_page_with_the_tables_numbers(demo):
     path = demo.out / "report.html"
     page = Page(path.read_text(encoding="utf-8"))
     assert path.stat().st_size < 2_000_000
     assert all(link.startswith("data:image/png;base64,") for link in page.links)
-    assert len(page.links) == 4
+    assert len(page.links) == 4  # the folder's name is none of them
+    assert next_steps(demo.out) in "".join(page.code)
     for row in demo_table(demo):
         assert row["model"] in page.cells
         assert f"{row['maF1']:.3f}" in page.cells
@@ -136,6 +146,7 @@ def test_demo__folder_with_something_else__is_refused_before_any_work(tmp_path):
         run_demo(tmp_path / "other", n_sites=99)
 
 
+@pytest.mark.slow
 def test_true_associations__large_sample__agree_with_the_residuals_of_the_truth():
     region = virtual_region(6000, random_state=1)
     rows = np.arange(6000)
@@ -219,6 +230,7 @@ def test_next_steps__folder_with_a_space__is_quoted():
     assert "hotvae evaluate 'my demo/model' 'my demo/test_sites.csv'" in next_steps("my demo")
 
 
+@pytest.mark.slow
 def test_demo__trees__are_not_weaker_than_prevalence(demo):
     region = virtual_region(300, random_state=3)
     parts = split_dataset(region.dataset, fractions=FRACTIONS, random_state=3)

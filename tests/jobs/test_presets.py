@@ -40,7 +40,7 @@ def test_preset__every_file__is_a_named_set_with_settings_that_fit(path):
     assert path.stem in catalog_names()
     parameters = HotVAEClassifier().get_params(deep=False)
     settings = train_settings(parameters, ("preset", read_preset(path.stem, parameters)))
-    HotVAEClassifier(**settings.parameters)
+    HotVAEClassifier.from_settings(**settings.parameters)
 
 
 def test_preset__parameters_the_model_lacks__left_out():
@@ -62,15 +62,17 @@ def test_train_data__tiny_set__measured_on_test_rows_and_noted(tiny_set, tmp_pat
     assert model.extra_["data"]["citation"] == named.entry.citation
 
 
+@pytest.mark.slow
 def test_train_data__command_line_wins_over_preset(tiny_set, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("hotvae.cli.read_preset", lambda name, known: {"dim": 16, "max_epochs": 7})
+    monkeypatch.setattr("hotvae.jobs.settings.read_preset", lambda name, known: {"dim": 16, "max_epochs": 7})
     arguments = [word for word in QUICK if word != "--quiet"]
     assert main(["train", "--data", "yeast", "--out", str(tmp_path / "m"), *arguments]) == 0
     model = load_model(tmp_path / "m")
-    assert (model.dim, model.max_epochs) == (16, 1)
+    assert (model.dim, model.training.max_epochs) == (16, 1)
     assert capsys.readouterr().err.splitlines()[0] == "preset of yeast: dim=16"
 
 
+@pytest.mark.slow
 def test_train_data__coordinates_as_features__two_more_columns(tiny_set, tmp_path, capsys):
     named, _ = tiny_set
     arguments = ["train", "--data", "yeast", "--out", str(tmp_path / "m"), *QUICK, "--coordinates-as-features"]
@@ -134,19 +136,19 @@ def test_train_data__eucalypts__runs(tmp_path, capsys):
 
 
 def test_encoders_page__table__rendered_from_the_stored_results():
-    from benchmarks.presets import PAGE, RESULTS, SETS, render
+    from paper.presets_page import FILE, PAGE, SETS, render
 
-    cells = json.loads(RESULTS.read_text(encoding="utf-8"))["cells"]
+    cells = json.loads(FILE.read_text(encoding="utf-8"))["cells"]
     assert [cell["set"] for cell in cells] == [name for name in SETS if name in {cell["set"] for cell in cells}]
     assert render(cells) in PAGE.read_text(encoding="utf-8")
 
 
 def test_encoders_page__run_with_other_settings_than_today__is_marked():
-    from benchmarks.presets import EARLIER, RESULTS, is_current, render
+    from paper.presets_page import EARLIER, FILE, is_current, render
 
-    cell = json.loads(RESULTS.read_text(encoding="utf-8"))["cells"][0]
-    defaults = HotVAEClassifier().get_params(deep=False)
-    cell["settings"] = json.loads(json.dumps(defaults | read_preset(cell["set"], defaults))) | {"random_state": 0}
+    cell = json.loads(FILE.read_text(encoding="utf-8"))["cells"][0]
+    preset = read_preset(cell["set"], HotVAEClassifier.all_settings())
+    cell["settings"] = HotVAEClassifier.from_settings(**preset, random_state=0).current_settings()
     assert is_current(cell)
     assert f"| {cell['set']} |" in render([cell])
     assert EARLIER not in render([cell])

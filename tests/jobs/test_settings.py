@@ -3,7 +3,7 @@
 import pytest
 
 from hotvae.errors import ConfigError
-from hotvae.estimators.registry import CLASSIFIERS
+from hotvae.estimators.registry import CLASSIFIERS, find_classifier
 from hotvae.jobs.settings import OPTIONS, TrainSettings, parse_assignments, parse_value, read_settings, train_settings
 
 PARAMETERS = {
@@ -11,7 +11,7 @@ PARAMETERS = {
     "max_epochs": 60,
     "learning_rate": 1e-3,
     "encoder_widths": (256,),
-    "share_layers": False,
+    "direct_path": False,
     "selection_metric": "macro_f1",
     "random_state": None,
     "graph": "complete",
@@ -134,7 +134,7 @@ def test_train_settings__unknown_name__names_close_ones(given, message):
         ("dim", True, "dim must be a whole number; got True"),
         ("learning_rate", "fast", "learning_rate must be a number; got 'fast'"),
         ("encoder_widths", 16, r"encoder_widths must be a list of whole numbers such as \[64, 64\]; got 16"),
-        ("share_layers", 1, "share_layers must be true or false; got 1"),
+        ("direct_path", 1, "direct_path must be true or false; got 1"),
         ("seed", "x", "random_state must be a whole number; got 'x'"),
         ("presence", "yes", "presence must be true or false; got 'yes'"),
         ("labels", [1], r"labels must be text or a list of texts; got \[1\]"),
@@ -187,4 +187,4 @@ def test_train_settings__option_of_another_model__is_not_offered():
 @pytest.mark.parametrize("name", sorted(CLASSIFIERS))
 def test_options__parameters_of_every_model__have_names_of_their_own(name):
     """A parameter that is called as an option would be set by nobody: the option takes it. The graph is built first."""
-    assert set(CLASSIFIERS[name]().get_params()) & set(OPTIONS) <= {"graph"}
+    assert set(find_classifier(name).all_settings()) & set(OPTIONS) <= {"graph"}

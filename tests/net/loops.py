@@ -11,24 +11,19 @@ from hotvae.config import NetConfig
 
 SMALL = {
     "dim": 4,
+    "latent_dim": 0,
     "n_layers": 2,
     "n_heads": 2,
-    "feedforward_dim": 5,
     "encoder_widths": (6, 5),
     "label_encoder_widths": (5,),
     "encoder_dropout": 0.0,
     "decoder_dropout": 0.0,
-    "attention_dropout": 0.0,
-    "dropout_sharing": "labels",
-    "norm": "post",
-    "pooling": "mean",
-    "share_layers": False,
+    "encoder_layers": 2,
+    "label_encoder": "mlp",
+    "conditional": False,
     "direct_path": True,
     "initial_log_variance": -1.0,
-    "label_groups": 0,
     "checkpointing": False,
-    "conditional": False,
-    "known_dropout": 0.0,
 }
 
 
@@ -121,20 +116,6 @@ def label_message(message, states, graph, n_heads):
     return answer
 
 
-def group_message(message, states, n_heads):
-    dim = len(states[0])
-    projected = [linear(message.query_key_value, state) for state in states]
-    keys, values = [p[dim : 2 * dim] for p in projected], [p[2 * dim :] for p in projected]
-    group_keys, group_values = [], []
-    for group in message.groups.tolist():
-        heard = attention(group, keys, values, n_heads, [True] * len(states))
-        known = linear(message.group_key_value, [g + h for g, h in zip(group, heard, strict=True)])
-        group_keys.append(known[:dim])
-        group_values.append(known[dim:])
-    everybody = [True] * len(group_keys)
-    return [linear(message.merge, attention(p[:dim], group_keys, group_values, n_heads, everybody)) for p in projected]
-
-
 def feature_message(message, states, tokens, mask, n_heads):
     if message.query is None:
         return [linear(message.value, tokens[0]) for _ in states]
@@ -147,22 +128,19 @@ def feature_message(message, states, tokens, mask, n_heads):
     ]
 
 
-def residual(module, norm, states, block):
-    before = [layer_norm(module.norm, state) for state in states] if norm == "pre" else states
-    sums = [
-        [value + change for value, change in zip(state, update, strict=True)]
-        for state, update in zip(states, block(before), strict=True)
+def residual(module, states, block):
+    return [
+        layer_norm(module.norm, [value + change for value, change in zip(state, update, strict=True)])
+        for state, update in zip(states, block(states), strict=True)
     ]
-    return sums if norm == "pre" else [layer_norm(module.norm, state) for state in sums]
 
 
-def decoder_layer(layer, config, states, tokens, mask, graph):
+def decoder_layer(layer, n_heads, states, tokens, mask, graph):
     one, two, three, four = layer.residuals
-    norm, heads = config.norm, config.n_heads
-    states = residual(one, norm, states, lambda u: feature_message(layer.feature_message, u, tokens, mask, heads))
-    states = residual(two, norm, states, lambda u: [feedforward(layer.feature_feedforward, x) for x in u])
-    states = residual(three, norm, states, lambda u: label_message(layer.label_message, u, graph, heads))
-    return residual(four, norm, states, lambda u: [feedforward(layer.label_feedforward, x) for x in u])
+    states = residual(one, states, lambda u: feature_message(layer.feature_message, u, tokens, mask, n_heads))
+    states = residual(two, states, lambda u: [feedforward(layer.feature_feedforward, x) for x in u])
+    states = residual(three, states, lambda u: label_message(layer.label_message, u, graph, n_heads))
+    return residual(four, states, lambda u: [feedforward(layer.label_feedforward, x) for x in u])
 
 
 def decoder(module, config, tokens, mask=None):
@@ -173,14 +151,14 @@ def decoder(module, config, tokens, mask=None):
     if config.direct_path:
         first_guess = linear(module.direct, token_mean(tokens, mask))
     every_layer = []
-    for number in range(config.n_layers):
-        layer = module.layers[0 if config.share_layers else number]
-        states = decoder_layer(layer, config, states, tokens, mask, graph)
-        logits = []
-        for i, state in enumerate(states):
-            seen = layer_norm(module.last_norm, state) if config.norm == "pre" else state
-            logits.append(sum(w * u for w, u in zip(weight[i], seen, strict=True)) + bias[i] + first_guess[i])
-        every_layer.append(logits)
+    for layer in module.layers:
+        states = decoder_layer(layer, config.n_heads, states, tokens, mask, graph)
+        every_layer.append(
+            [
+                sum(w * u for w, u in zip(weight[i], state, strict=True)) + bias[i] + first_guess[i]
+                for i, state in enumerate(states)
+            ]
+        )
     return every_layer
 
 
@@ -192,13 +170,9 @@ def token_mean(tokens, mask=None):
     return [sum(token[c] for token in real) / len(real) for c in range(len(tokens[0]))]
 
 
-def pool(mean, log_variance, mask, pooling):
-    centre = token_mean(mean, mask)
-    variance = token_mean([[math.exp(value) for value in token] for token in log_variance], mask)
-    if pooling == "moment":
-        spread = token_mean([[(v - c) ** 2 for v, c in zip(t, centre, strict=True)] for t in mean], mask)
-        variance = [a + b for a, b in zip(variance, spread, strict=True)]
-    return centre, variance
+def pool(mean, log_variance, mask):
+    variance = [[math.exp(value) for value in token] for token in log_variance]
+    return token_mean(mean, mask), token_mean(variance, mask)
 
 
 def kl(label_mean, label_variance, feature_mean, feature_variance):
@@ -215,6 +189,20 @@ def mlp(encoder, x):
             x = [max(value, 0.0) for value in linear(layer, x)]
     low, high = -12.0, 8.0
     return linear(encoder.head.mean, x), [min(max(v, low), high) for v in linear(encoder.head.log_variance, x)]
+
+
+def evidence(encoder, latent, probs, given):
+    """Moves of the mean and of the log-variance, and logits, that the given labels of one row make."""
+    is_given = [not math.isnan(y) for y in given]
+    surprise = [y - p if known else 0.0 for y, p, known in zip(given, probs, is_given, strict=True)]
+    hidden = [*surprise, *map(float, is_given), *probs]
+    for layer in encoder.hidden:
+        if isinstance(layer, torch.nn.Linear):
+            hidden = [max(0.0, value) for value in linear(layer, hidden)]
+    gate = [1 + math.tanh(value) for value in linear(encoder.gate, latent)]
+    hidden = [h * g if any(is_given) else 0.0 for h, g in zip(hidden, gate, strict=True)]
+    direct = [0.0] * len(given) if encoder.direct is None else linear(encoder.direct, hidden)
+    return linear(encoder.mean, hidden), linear(encoder.log_variance, hidden), direct
 
 
 # Losses of one row ----------------------------------------------------------------------------------------

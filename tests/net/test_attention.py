@@ -7,17 +7,32 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotvae.net.attention import DecoderLayer, Dropout, FeatureMessage, LabelMessage, Residual, attend
+from hotvae.net.attention import (
+    DecoderLayer,
+    Dropout,
+    FeatureMessage,
+    LabelMessage,
+    Residual,
+    attend,
+    attend_neighbours,
+    feedforward,
+)
 from tests.net import loops
 from tests.net.loops import close, normal, scrambled, small_config
 
 SEEDS = st.integers(0, 2**32 - 1)
-NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
 
 
 def graph_of(n_labels, seed=0):
     """A random graph with self-edges."""
     return (normal(n_labels, n_labels, seed=seed) > 0.3) | torch.eye(n_labels, dtype=torch.bool)
+
+
+def lists_of(graph):
+    """The same graph as lists of neighbours, filled up with -1."""
+    rows = [row.nonzero().flatten().tolist() for row in graph]
+    longest = max(map(len, rows))
+    return torch.tensor([row + [-1] * (longest - len(row)) for row in rows])
 
 
 def set_linear(layer, weight, bias=0.0):
@@ -89,6 +104,15 @@ def test_attend__masked_sender__gets_exactly_no_gradient():
     assert (value.grad[0, 0] != 0).all()
 
 
+@pytest.mark.parametrize("n_heads", [1, 2])
+def test_attend_neighbours__lists__equal_a_mask(n_heads):
+    """A list is as long as the longest; what it is filled up with is not heard."""
+    graph, (query, key, value) = graph_of(5), (2 * normal(3, 5, 4, seed=seed) for seed in (1, 2, 3))
+    lists = lists_of(graph)
+    assert (lists == -1).any()
+    close(attend_neighbours(query, key, value, n_heads, lists), attend(query, key, value, n_heads, graph), 1e-12)
+
+
 # Messages -------------------------------------------------------------------------------------------------
 
 
@@ -116,6 +140,8 @@ def test_label_message__any_graph__equals_loops(n_heads, masked):
         loops.label_message(message, row, graph.tolist() if masked else None, n_heads) for row in states.tolist()
     ]
     close(message(states, graph), expected)
+    if masked:
+        close(message(states, lists_of(graph)), expected)
 
 
 def test_feature_message__one_token__is_a_projection_for_all_labels():
@@ -165,128 +191,105 @@ def test_feature_message__several_tokens__equals_loops(n_heads, masked, shared_s
         close(actual[row], loops.feature_message(message, own, tokens[row].tolist(), listens, n_heads))
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_attention_dropout__one_sender__all_or_nothing_while_training(training):
-    """The only weight is 1: dropped at rate 1/2 it becomes 0 or 2; not training it stays 1."""
-    config = small_config(dim=1, n_heads=1, attention_dropout=0.5)
-    to_labels, to_tokens = LabelMessage(config), FeatureMessage(config, single_token=False)
-    set_linear(to_labels.query_key_value, [[0.0], [0.0], [1.0]])
-    for layer in (to_labels.merge, to_tokens.query, to_tokens.key, to_tokens.value, to_tokens.merge):
-        set_linear(layer, [[1.0]])
-    ones = torch.ones(200, 1, 1)
-    for answer in (to_labels.train(training)(ones, None), to_tokens.train(training)(ones, ones, None)):
-        assert set(answer.flatten().tolist()) == ({0.0, 2.0} if training else {1.0})
-
-
 # Dropout --------------------------------------------------------------------------------------------------
 
 
-def test_dropout__shared__is_one_mask_per_row_and_unit():
-    dropped = Dropout(0.25, shared=True)(torch.ones(64, 5, 32))
+def test_dropout__while_training__is_one_mask_per_row_and_unit():
+    dropped = Dropout(0.25)(torch.ones(64, 5, 32))
     assert sorted(set(dropped.flatten().tolist())) == pytest.approx([0.0, 4 / 3])
     assert (dropped == dropped[:, :1]).all()
     assert not (dropped == dropped[:1]).all()
     assert not (dropped == dropped[..., :1]).all()
 
 
-def test_dropout__independent__differs_between_labels():
-    dropped = Dropout(0.25, shared=False)(torch.ones(64, 5, 32))
-    assert sorted(set(dropped.flatten().tolist())) == pytest.approx([0.0, 4 / 3])
-    agreement = (dropped[:, :1] == dropped[:, 1:]).float().mean().item()
-    assert agreement == pytest.approx(0.75**2 + 0.25**2, abs=0.02)
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_dropout__many_draws__keep_the_expectation(shared):
+def test_dropout__many_draws__keep_the_expectation():
     """60,000 draws: the standard error of the mean of 0-or-1/0.7 is 0.0027 times the state."""
     states = torch.tensor([[[1.0, -2.0], [3.0, 0.5]]]).expand(60_000, -1, -1)
-    close(Dropout(0.3, shared)(states).mean(0) / states[0], torch.ones(2, 2), 0.012)
+    close(Dropout(0.3)(states).mean(0) / states[0], torch.ones(2, 2), 0.012)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_dropout__not_training_or_rate_zero__does_nothing(shared):
+def test_dropout__not_training_or_rate_zero__does_nothing():
     states = torch.randn(2, 3, 4)
-    assert Dropout(0.5, shared).eval()(states) is states
-    assert Dropout(0.0, shared)(states) is states
-
-
-@pytest.mark.parametrize("sharing", ["labels", "none"])
-@NORMS
-def test_residual__one_message_for_all_labels__is_dropped_as_the_sharing_says(sharing, norm):
-    """A single token answers with one message; independent masks must still differ between labels."""
-    block = Residual(small_config(dim=64, decoder_dropout=0.5, dropout_sharing=sharing, norm=norm))
-    total = block(torch.zeros(1, 3, 64), lambda _: torch.ones(2, 1, 64))
-    assert total.shape == (2, 3, 64)
-    assert torch.equal(total[:, 0], total[:, 1]) == (sharing == "labels")
+    assert Dropout(0.5).eval()(states) is states
+    assert Dropout(0.0)(states) is states
 
 
 # Residual sums and layers (Eq. 3-5, 10-13, paper note P12) ------------------------------------------------
 
 
-def test_residual__post__normalises_the_sum():
+def test_residual__any_block__normalises_the_sum():
     """State (1, 3), update 2 u = (2, 6), sum (3, 9), normalised (-1, 1); gain 10, shift 5: (-5, 15)."""
-    block = Residual(small_config(dim=2, n_heads=1, norm="post")).double()
+    block = Residual(2, dropout=0.0).double()
     torch.nn.init.constant_(block.norm.weight, 10.0)
     torch.nn.init.constant_(block.norm.bias, 5.0)
-    close(block(torch.tensor([[[1.0, 3.0]]]).double(), lambda u: 2 * u), [[[-5.0, 15.0]]], 1e-4)
+    states = torch.tensor([[[1.0, 3.0]]]).double()
+    close(block(states, lambda u: 2 * u), [[[-5.0, 15.0]]], 1e-4)
+    close(block.add(states, lambda u: 2 * u), [[[3.0, 9.0]]], 0)
 
 
-def test_residual__pre__normalises_what_the_block_reads():
-    """State (1, 3), normalised (-1, 1), gain 10, shift 5: (-5, 15); update 2 u = (-10, 30), sum (-9, 33)."""
-    block = Residual(small_config(dim=2, n_heads=1, norm="pre")).double()
-    torch.nn.init.constant_(block.norm.weight, 10.0)
-    torch.nn.init.constant_(block.norm.bias, 5.0)
-    close(block(torch.tensor([[[1.0, 3.0]]]).double(), lambda u: 2 * u), [[[-9.0, 33.0]]], 1e-3)
+def test_residual__one_message_for_all_labels__is_dropped_for_all_alike():
+    """A single token answers with one message: the update is dropped, never the states it is added to."""
+    block = Residual(64, dropout=0.5)
+    total = block.add(torch.full((1, 3, 64), 10.0), lambda _: torch.ones(2, 1, 64))
+    assert total.shape == (2, 3, 64)
+    assert set(total.flatten().tolist()) == {10.0, 12.0}
+    assert (total == total[:, :1]).all()
 
 
-@NORMS
-def test_residual__feed_forward_block__equals_loops(norm):
-    config = small_config(norm=norm)
-    layer = scrambled(DecoderLayer(config, single_token=True))
+def test_residual__feed_forward_block__equals_loops():
+    layer = scrambled(DecoderLayer(small_config(), single_token=True))
     states, block = normal(3, 5, 4, seed=1), layer.feature_feedforward
     expected = [
-        loops.residual(layer.residuals[1], norm, row, lambda u: [loops.feedforward(block, x) for x in u])
+        loops.residual(layer.residuals[1], row, lambda u: [loops.feedforward(block, x) for x in u])
         for row in states.tolist()
     ]
     close(layer.residuals[1](states, block), expected)
 
 
-def test_decoder_layer__two_labels__matches_hand_calculation():
-    """Pre-norm; states (2, 0) and (0, 4), token (0.5, -0.5), its projection the identity.
+def test_feedforward__any_width__is_as_wide_as_the_states():
+    assert [tuple(layer.weight.shape) for layer in feedforward(6)[::2]] == [(6, 6), (6, 6)]
 
-    1. Token: (2.5, -0.5), (0.5, 3.5).
-    2. Feed-forward reads (1, -1), (-1, 1): relu of the first place, times (0.5, 0.5): (3, 0), (0.5, 3.5).
-    3. Labels read (1, -1), (-1, 1) as query and key, twice that as value. Scores of label 1: 2 / sqrt 2 and
-       -2 / sqrt 2, so the message is 2 tanh(sqrt 2) (1, -1) = 1.776772 (1, -1), and the opposite for label 2:
-       (4.776772, -1.776772), (-1.276772, 5.276772).
-    4. Feed-forward reads (1, -1), (-1, 1): relu of the second place, times (1, -1):
-       (4.776772, -1.776772), (-0.276772, 4.276772).
+
+def test_decoder_layer__two_labels__matches_hand_calculation():
+    """d = 3; every gain is sqrt(2/3), so a norm takes off the mean and leaves vectors of length sqrt 2.
+
+    States (1, 0, -1) and (-3, 0, 3), token (1, 0, -1), its projection the identity.
+
+    1. Token: (2, 0, -2), (-2, 0, 2), normed (1, 0, -1), (-1, 0, 1).
+    2. Feed-forward, relu of the first place times (-1, 1, 0): (0, 1, -1), (-1, 0, 1), of length sqrt 2 already.
+    3. Queries are ln 2 / sqrt 3 times the states, keys the states, values 3 times the states. The scores of each
+       label, divided by sqrt 3: 2 ln 2 / 3 for itself and -ln 2 / 3 for the other, so weights 2/3 and 1/3.
+       Messages 2 (0, 1, -1) + (-1, 0, 1) = (-1, 2, -1) and (-2, 1, 1).
+       Sums (-1, 3, -2), (-3, 1, 2), normed by 1 / sqrt 7.
+    4. Feed-forward, relu of the second place times (1, 0, -1): (2, 3, -5), (-2, 1, 1), both over sqrt 7;
+       normed (2, 3, -5) / sqrt 19, (-2, 1, 1) / sqrt 3.
     """
-    layer = DecoderLayer(small_config(dim=2, n_heads=1, feedforward_dim=1, norm="pre"), single_token=True).double()
-    identity = torch.eye(2).double()
+    layer = DecoderLayer(small_config(dim=3, n_heads=1), single_token=True).double()
+    identity = torch.eye(3).double()
+    for residual in layer.residuals:
+        torch.nn.init.constant_(residual.norm.weight, math.sqrt(2 / 3))
     set_linear(layer.feature_message.value, identity)
-    set_linear(layer.feature_feedforward[0], [[1.0, 0.0]])
-    set_linear(layer.feature_feedforward[2], [[0.5], [0.5]])
-    set_linear(layer.label_message.query_key_value, torch.cat([identity, identity, 2 * identity]))
+    set_linear(layer.feature_feedforward[0], [[1.0, 0, 0], [0, 0, 0], [0, 0, 0]])
+    set_linear(layer.feature_feedforward[2], [[-1.0, 0, 0], [1, 0, 0], [0, 0, 0]])
+    projections = [math.log(2) / math.sqrt(3) * identity, identity, 3 * identity]
+    set_linear(layer.label_message.query_key_value, torch.cat(projections))
     set_linear(layer.label_message.merge, identity)
-    set_linear(layer.label_feedforward[0], [[0.0, 1.0]])
-    set_linear(layer.label_feedforward[2], [[1.0], [-1.0]])
-    states = torch.tensor([[[2.0, 0.0], [0.0, 4.0]]]).double()
-    after = layer(states, torch.tensor([[[0.5, -0.5]]]).double(), None, None)
-    close(after, [[[4.776772, -1.776772], [-0.276772, 4.276772]]], 1e-4)
+    set_linear(layer.label_feedforward[0], [[0.0, 0, 0], [0, 1, 0], [0, 0, 0]])
+    set_linear(layer.label_feedforward[2], [[0.0, 1, 0], [0, 0, 0], [0, -1, 0]])
+    states = torch.tensor([[[1.0, 0, -1], [-3, 0, 3]]]).double()
+    after = layer(states, torch.tensor([[[1.0, 0, -1]]]).double(), None, None)
+    close(after, [[[0.458831, 0.688247, -1.147079], [-1.154701, 0.577350, 0.577350]]], 1e-4)
 
 
 @settings(max_examples=16, deadline=None)
 @given(
     seed=SEEDS,
-    norm=st.sampled_from(["post", "pre"]),
     n_heads=st.sampled_from([1, 2, 4]),
     tokens=st.sampled_from(["one", "several", "padded"]),
     whole_graph=st.booleans(),
 )
-def test_decoder_layer__any_settings__equals_loops(seed, norm, n_heads, tokens, whole_graph):
-    config = small_config(norm=norm, n_heads=n_heads)
-    layer = scrambled(DecoderLayer(config, single_token=tokens == "one"), seed)
+def test_decoder_layer__any_settings__equals_loops(seed, n_heads, tokens, whole_graph):
+    layer = scrambled(DecoderLayer(small_config(n_heads=n_heads), single_token=tokens == "one"), seed)
     graph = None if whole_graph else graph_of(5, seed)
     latent, mask = tokens_and_mask(seed)
     latent, mask = (latent[:, 1:2], None) if tokens == "one" else (latent, mask if tokens == "padded" else None)
@@ -295,5 +298,5 @@ def test_decoder_layer__any_settings__equals_loops(seed, norm, n_heads, tokens, 
     for row in range(3):
         listens = None if mask is None else mask[row].tolist()
         own_graph = None if graph is None else graph.tolist()
-        expected = loops.decoder_layer(layer, config, states[0].tolist(), latent[row].tolist(), listens, own_graph)
+        expected = loops.decoder_layer(layer, n_heads, states[0].tolist(), latent[row].tolist(), listens, own_graph)
         close(actual[row], expected)

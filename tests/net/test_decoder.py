@@ -1,4 +1,4 @@
-"""The decoder: read-out, layers, direct path, shared weights, and how far messages travel."""
+"""The decoder: read-out, layers, direct path, and how far messages travel."""
 
 import pytest
 import torch
@@ -14,11 +14,11 @@ EYE = torch.eye(2, dtype=torch.float64)
 
 
 def hand_decoder(**changes):
-    """Two labels, d = 2, post-norm; layer 1 sends the token times 1, layer 2 times -4; labels send averages.
+    """Two labels, d = 2; layer 1 sends the token times 1, layer 2 times -4; labels send averages.
 
     All other weights are zero. Read-out rows (1, 0) and (0, 3), biases 0 and 1.
     """
-    decoder = Decoder(2, small_config(dim=2, n_heads=1, feedforward_dim=1, norm="post", **changes), True).double()
+    decoder = Decoder(2, small_config(dim=2, n_heads=1, **changes), True).double()
     with torch.no_grad():
         for name, parameter in decoder.named_parameters():
             if "norm" not in name:
@@ -69,7 +69,7 @@ def test_readout__any_states__is_the_diagonal_of_the_label_by_label_product():
 
 
 def test_decoder__two_labels_two_layers__matches_hand_calculation():
-    """Token (1, 0); post-norm of (a, b) is (1, -1) when a > b, (0, 0) when a = b.
+    """Token (1, 0); the norm of (a, b) is (1, -1) when a > b, (0, 0) when a = b.
 
     Layer 1. Label 1: (1, 0) + (1, 0) = (2, 0), normed (1, -1).
     Label 2: (0, 1) + (1, 0) = (1, 1), normed (0, 0).
@@ -78,21 +78,14 @@ def test_decoder__two_labels_two_layers__matches_hand_calculation():
     Layer 2. The token now sends (-4, 0): both (-3, -1), normed (-1, 1), and so they stay, agreeing with their
     average. Read-out: -1 and 3 * 1 + 1 = 4.
     """
-    decoder = hand_decoder(n_layers=2, share_layers=False, direct_path=False)
+    decoder = hand_decoder(n_layers=2, direct_path=False)
     token = torch.tensor([[[1.0, 0.0]]]).double()
     close(decoder(token), [[[1.0, -2.0]], [[-1.0, 4.0]]], 1e-4)
 
 
-def test_decoder__shared_layers__repeats_the_first():
-    """Layer 1 as above; the same weights again: (1, -1) + (1, 0) = (2, -1), normed (1, -1): no change."""
-    decoder = hand_decoder(n_layers=2, share_layers=True, direct_path=False)
-    assert len(decoder.layers) == 1
-    close(decoder(torch.tensor([[[1.0, 0.0]]]).double()), [[[1.0, -2.0]], [[1.0, -2.0]]], 1e-4)
-
-
 def test_decoder__direct_path__adds_a_linear_guess_to_every_layer():
     """Rows (10, 0) and (0, 5) times the token (1, 0): 10 and 0 on top of the values above."""
-    decoder = hand_decoder(n_layers=2, share_layers=False, direct_path=True)
+    decoder = hand_decoder(n_layers=2, direct_path=True)
     with torch.no_grad():
         decoder.direct.weight.copy_(torch.tensor([[10.0, 0.0], [0.0, 5.0]]))
     close(decoder(torch.tensor([[[1.0, 0.0]]]).double()), [[[11.0, -2.0]], [[9.0, 4.0]]], 1e-4)
@@ -102,14 +95,12 @@ def test_decoder__direct_path__adds_a_linear_guess_to_every_layer():
 @given(
     seed=SEEDS,
     n_layers=st.integers(1, 3),
-    norm=st.sampled_from(["post", "pre"]),
-    share_layers=st.booleans(),
     direct_path=st.booleans(),
     tokens=st.sampled_from(["one", "several", "padded"]),
     whole_graph=st.booleans(),
 )
-def test_decoder__any_settings__equals_loops(seed, n_layers, norm, share_layers, direct_path, tokens, whole_graph):
-    config = small_config(n_layers=n_layers, norm=norm, share_layers=share_layers, direct_path=direct_path)
+def test_decoder__any_settings__equals_loops(seed, n_layers, direct_path, tokens, whole_graph):
+    config = small_config(n_layers=n_layers, direct_path=direct_path)
     graph = None if whole_graph else path_graph(4)
     decoder = scrambled(Decoder(4, config, tokens == "one", graph), seed)
     latent = normal(2, 1 if tokens == "one" else 3, 4, seed=seed)
@@ -121,26 +112,12 @@ def test_decoder__any_settings__equals_loops(seed, n_layers, norm, share_layers,
         close(actual[:, row], loops.decoder(decoder, config, latent[row].tolist(), listens))
 
 
-def test_decoder__layers__have_weights_of_their_own_unless_shared():
+def test_decoder__layers__have_weights_of_their_own():
     """Paper note P10."""
-    own = Decoder(3, small_config(n_layers=3, share_layers=False), single_token=True)
-    shared = Decoder(3, small_config(n_layers=3, share_layers=True), single_token=True)
-    assert (len(own.layers), len(shared.layers)) == (3, 1)
-    per_layer = sum(parameter.numel() for parameter in shared.layers.parameters())
-    assert sum(parameter.numel() for parameter in own.layers.parameters()) == 3 * per_layer
-
-
-def test_decoder__shared_layers__collect_the_gradient_of_every_round():
-    """One set of weights used twice has the gradient of two equal sets, added."""
-    shared = scrambled(Decoder(3, small_config(share_layers=True), True))
-    apart = Decoder(3, small_config(share_layers=False), True).double()
-    weights = shared.state_dict()
-    copies = {name.replace("layers.0", "layers.1"): weight for name, weight in weights.items() if "layers.0" in name}
-    apart.load_state_dict(weights | copies)
-    for decoder in (shared, apart):
-        decoder(normal(2, 1, 4))[-1].sum().backward()
-    first, second = (layer.label_message.merge.weight.grad for layer in apart.layers)
-    close(shared.layers[0].label_message.merge.weight.grad, first + second)
+    decoder = Decoder(3, small_config(n_layers=3), single_token=True)
+    per_layer = sum(parameter.numel() for parameter in decoder.layers[0].parameters())
+    assert len(decoder.layers) == 3
+    assert sum(parameter.numel() for parameter in decoder.layers.parameters()) == 3 * per_layer
 
 
 def test_decoder__without_direct_path__has_no_such_weights():
@@ -167,16 +144,9 @@ def test_decoder__graph__is_saved_with_the_weights_and_never_trained():
 
 
 @settings(max_examples=12, deadline=None)
-@given(
-    seed=SEEDS,
-    n_layers=st.integers(1, 4),
-    norm=st.sampled_from(["post", "pre"]),
-    share_layers=st.booleans(),
-    label=st.integers(0, 6),
-)
-def test_decoder__path_graph__reaches_exactly_n_hops(seed, n_layers, norm, share_layers, label):
-    config = small_config(n_layers=n_layers, norm=norm, share_layers=share_layers)
-    decoder = scrambled(Decoder(7, config, True, path_graph(7)), seed)
+@given(seed=SEEDS, n_layers=st.integers(1, 4), label=st.integers(0, 6))
+def test_decoder__path_graph__reaches_exactly_n_hops(seed, n_layers, label):
+    decoder = scrambled(Decoder(7, small_config(n_layers=n_layers), True, path_graph(7)), seed)
     gradient = embedding_gradient(decoder, normal(2, 1, 4, seed=seed), label)
     reached = (gradient != 0).any(-1).tolist()
     assert reached == [abs(other - label) <= n_layers for other in range(7)]
@@ -202,9 +172,9 @@ def test_decoder__complete_graph__is_the_same_with_and_without_a_mask():
 
 
 @settings(max_examples=10, deadline=None)
-@given(seed=SEEDS, norm=st.sampled_from(["post", "pre"]), single=st.booleans(), order=st.permutations(range(5)))
-def test_decoder__labels_permuted__permutes_the_logits(seed, norm, single, order):
-    config = small_config(norm=norm)
+@given(seed=SEEDS, single=st.booleans(), order=st.permutations(range(5)))
+def test_decoder__labels_permuted__permutes_the_logits(seed, single, order):
+    config = small_config()
     graph = (normal(5, 5, seed=seed) > 0) | torch.eye(5, dtype=torch.bool)
     decoder = scrambled(Decoder(5, config, single, graph), seed)
     permuted = Decoder(5, config, single, graph[order][:, order]).double()
@@ -236,9 +206,8 @@ def test_decoder__tokens_permuted__changes_nothing(seed, order):
     close(decoder(tokens[:, order]), decoder(tokens))
 
 
-@pytest.mark.parametrize("sharing", ["labels", "none"])
-def test_decoder__dropout__acts_while_training_only(sharing):
-    decoder = Decoder(4, small_config(decoder_dropout=0.3, dropout_sharing=sharing), True)
+def test_decoder__dropout__acts_while_training_only():
+    decoder = Decoder(4, small_config(decoder_dropout=0.3), True)
     tokens = torch.randn(2, 1, 4)
     assert not torch.equal(decoder(tokens), decoder(tokens))
     decoder.eval()
@@ -263,3 +232,14 @@ def test_decoder__messages_that_add_nothing__are_not_passed_in_predictions():
     assert silent.shape == (1, 7, 5)
     assert torch.equal(silent[-1], passed[-1])
     assert not torch.equal(silent[-1], loud[-1])
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_decoder__lists_of_neighbours__equal_the_same_graph_as_a_mask(by_hand):
+    """A path: every label hears itself and its neighbours; lists are filled up with -1."""
+    masked = scrambled(Decoder(4, small_config(), True, path_graph(4)))
+    lists = torch.tensor([[0, 1, -1], [0, 1, 2], [1, 2, 3], [2, 3, -1]])
+    listed = Decoder(4, small_config(), True, lists).double()
+    listed.load_state_dict(masked.state_dict() | {"graph": lists})
+    masked.by_hand = listed.by_hand = by_hand
+    close(listed(normal(3, 1, 4)), masked(normal(3, 1, 4)), 1e-12)

@@ -15,7 +15,6 @@ from tests.net.loops import kl as loop_kl
 from tests.net.loops import pool as loop_pool
 
 SEEDS = st.integers(0, 2**32 - 1)
-POOLINGS = pytest.mark.parametrize("pooling", ["mean", "moment"])
 
 
 def gaussian(n_rows, n_tokens, dim, seed=0, masked=False):
@@ -85,38 +84,27 @@ def test_pool__two_real_tokens_and_a_padding__matches_hand_calculation():
     """Means 0 and 2, variances 1 and 3, padding (50, e^5) left out.
 
     Mean 1. Variance: the average of variances (1 + 3) / 2 = 2, not of log-variances (which gives sqrt 3).
-    Moment matching adds the spread of the means, ((0 - 1)^2 + (2 - 1)^2) / 2 = 1: 3.
     """
     tokens = Gaussian(
         torch.tensor([[[0.0], [2.0], [50.0]]]),
         torch.tensor([[[0.0], [math.log(3)], [5.0]]]),
         torch.tensor([[True, True, False]]),
     )
-    assert [part.item() for part in pool(tokens, "mean")] == pytest.approx([1.0, 2.0], abs=1e-6)
-    assert [part.item() for part in pool(tokens, "moment")] == pytest.approx([1.0, 3.0], abs=1e-6)
+    assert [part.item() for part in pool(tokens)] == pytest.approx([1.0, 2.0], abs=1e-6)
 
 
-@POOLINGS
 @pytest.mark.parametrize("masked", [False, True])
-def test_pool__any_tokens__equals_loops(pooling, masked):
+def test_pool__any_tokens__equals_loops(masked):
     posterior = gaussian(4, 3, 5, masked=masked)
-    mean, variance = pool(posterior, pooling)
-    expected = [loop_pool(*row, pooling) for row in rows_of(posterior)]
+    mean, variance = pool(posterior)
+    expected = [loop_pool(*row) for row in rows_of(posterior)]
     close(mean, [row[0] for row in expected])
     close(variance, [row[1] for row in expected])
 
 
-def test_pool__moment__is_the_variance_of_the_mixture():
-    """Total variance of an equal mixture, from 400,000 draws of one of the two tokens each."""
-    posterior = Gaussian(torch.tensor([[[-1.0], [2.0]]]).double(), torch.tensor([[[0.0], [1.0]]]).double())
-    drawn = sample(posterior, normal(200_000, 1, 2, 1)).flatten()
-    assert drawn.var().item() == pytest.approx(pool(posterior, "moment")[1].item(), rel=0.01)
-
-
-@POOLINGS
-def test_pool__one_token__is_that_token(pooling):
+def test_pool__one_token__is_that_token():
     posterior = gaussian(3, 1, 4)
-    mean, variance = pool(posterior, pooling)
+    mean, variance = pool(posterior)
     close(mean, posterior.mean[:, 0], 1e-12)
     close(variance, posterior.log_variance[:, 0].exp(), 1e-12)
 
@@ -134,15 +122,11 @@ def test_aligned_kl__two_dims__matches_hand_calculation():
     assert aligned_kl(label=unit, feature=wide).item() == pytest.approx(0.443147, abs=1e-6)
 
 
-@POOLINGS
 @pytest.mark.parametrize("masked", [False, True])
-def test_aligned_kl__different_numbers_of_tokens__equals_loops(pooling, masked):
+def test_aligned_kl__different_numbers_of_tokens__equals_loops(masked):
     label, feature = gaussian(4, 2, 5, seed=1, masked=masked), gaussian(4, 3, 5, seed=2, masked=masked)
-    expected = [
-        loop_kl(*loop_pool(*y, pooling), *loop_pool(*x, pooling))
-        for y, x in zip(rows_of(label), rows_of(feature), strict=True)
-    ]
-    close(aligned_kl(label, feature, pooling), expected)
+    expected = [loop_kl(*loop_pool(*y), *loop_pool(*x)) for y, x in zip(rows_of(label), rows_of(feature), strict=True)]
+    close(aligned_kl(label, feature), expected)
 
 
 def test_aligned_kl__one_token__equals_torch_distributions():
@@ -166,11 +150,11 @@ def test_aligned_kl__against_monte_carlo__within_four_standard_errors():
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=SEEDS, tokens=st.integers(1, 3), pooling=st.sampled_from(["mean", "moment"]))
-def test_aligned_kl__any_pair__is_positive_and_zero_for_equals(seed, tokens, pooling):
+@given(seed=SEEDS, tokens=st.integers(1, 3))
+def test_aligned_kl__any_pair__is_positive_and_zero_for_equals(seed, tokens):
     label, feature = gaussian(5, tokens, 3, seed=seed), gaussian(5, tokens, 3, seed=seed + 1)
-    assert (aligned_kl(label, feature, pooling) > 0).all()
-    close(aligned_kl(label, label, pooling), [0.0] * 5, 1e-12)
+    assert (aligned_kl(label, feature) > 0).all()
+    close(aligned_kl(label, label), [0.0] * 5, 1e-12)
 
 
 @settings(max_examples=20, deadline=None)
@@ -183,13 +167,13 @@ def test_aligned_kl__one_parameter_apart__is_above_zero(seed, which, dim):
 
 
 @settings(max_examples=15, deadline=None)
-@given(seed=SEEDS, pooling=st.sampled_from(["mean", "moment"]), garbage=st.floats(-20, 20))
-def test_aligned_kl__padded_tokens__count_for_nothing(seed, pooling, garbage):
+@given(seed=SEEDS, garbage=st.floats(-20, 20))
+def test_aligned_kl__padded_tokens__count_for_nothing(seed, garbage):
     label, feature = gaussian(3, 2, 4, seed=seed), gaussian(3, 1, 4, seed=seed + 1)
     pad = torch.full((3, 2, 4), garbage, dtype=torch.float64)
     mask = torch.tensor([[True, True, False, False]] * 3)
     padded = Gaussian(torch.cat([label.mean, pad], 1), torch.cat([label.log_variance, pad], 1), mask)
-    close(aligned_kl(padded, feature, pooling), aligned_kl(label, feature, pooling))
+    close(aligned_kl(padded, feature), aligned_kl(label, feature))
 
 
 # Both branches in one batch -------------------------------------------------------------------------------
@@ -219,11 +203,10 @@ def test_join__one_side_masked__keeps_its_mask_and_fills_the_other():
     assert both.mask.tolist() == first.mask.tolist() + [[True, True]] * 3
 
 
-@POOLINGS
-def test_join__any_sides__keeps_the_pooled_gaussians(pooling):
+def test_join__any_sides__keeps_the_pooled_gaussians():
     first, second = gaussian(3, 2, 4, seed=1, masked=True), gaussian(3, 4, 4, seed=2)
-    both = pool(join(first, second), pooling)
-    for together, *apart in zip(both, pool(first, pooling), pool(second, pooling), strict=True):
+    both = pool(join(first, second))
+    for together, *apart in zip(both, pool(first), pool(second), strict=True):
         close(together, torch.cat(apart))
 
 

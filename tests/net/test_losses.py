@@ -7,17 +7,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotvae.config import LossWeights
 from hotvae.net.latent import Gaussian, aligned_kl
-from hotvae.net.losses import bce_loss, hotvae_terms, intermediate_loss, ranking_loss
-from hotvae.net.model import Branch, HotVAE, HotVAEOutput
-from hotvae.net.observed import split_observed
+from hotvae.net.losses import Branch, HotVAEOutput, bce_loss, hotvae_terms, intermediate_loss, ranking_loss
+from hotvae.net.model import HotVAE
 from tests.net import loops
 from tests.net.loops import close, normal, scrambled, small_config
 
 NAN = math.nan
 SEEDS = st.integers(0, 2**32 - 1)
-ALL_TERMS = LossWeights(bce=1.0, intermediate=1.0, ranking=1.0, kl=1.0, ranking_scale=5.0)
+ALL_TERMS = ("bce", "intermediate", "ranking", "kl")
 
 
 def labels_of(n_rows, n_labels, seed=0, missing=0.3):
@@ -33,7 +31,7 @@ def two_layers(first, last):
     return torch.tensor([[first], [last]], dtype=torch.float64)
 
 
-def hand_output():
+def hand_output(target=None):
     """Two labels, two layers; logits ln 3 and -ln 3 are probabilities 3/4 and 1/4."""
     log3 = math.log(3)
     label = Gaussian(torch.tensor([[[0.0, 1.0]]]).double(), torch.tensor([[[0.0, math.log(4)]]]).double())
@@ -41,13 +39,8 @@ def hand_output():
     return HotVAEOutput(
         feature=Branch(feature, two_layers([0.0, 0.0], [log3, -log3])),
         label=Branch(label, two_layers([-log3, 0.0], [0.0, log3])),
+        target=target,
     )
-
-
-def test_split_observed__missing_cells__are_filled_and_weigh_nothing():
-    filled, observed = split_observed(torch.tensor([[1.0, NAN, 0.0]]))
-    assert filled.tolist() == [[1, 0, 0]]
-    assert observed.tolist() == [[1, 0, 1]]
 
 
 # Cross entropy (Eq. 15-16) --------------------------------------------------------------------------------
@@ -140,24 +133,35 @@ def test_hotvae_terms__two_labels__matches_hand_calculation():
 
     bce: features -ln 3/4 twice, mean 0.287682; labels (ln 2 + ln 4) / 2 = 1.039721: 1.327403.
     intermediate: features ln 2 = 0.693147; labels (ln 4 + ln 2) / 2 = 1.039721: 1.732868.
-    ranking, a = 4: exp(-4 * 0.5) / 4 = 0.033834 and exp(4 * 0.25) / 4 = 0.679570: 0.713404.
+    ranking, a = 5: exp(-5 * 0.5) / 5 = 0.016417 and exp(5 * 0.25) / 5 = 0.698069: 0.714486.
     kl: label N((0, 1), (1, 4)) from feature N(0, 1): 0.5 * (4 - 1 - ln 4 + 1) = 1.306853.
     """
-    weights = LossWeights(bce=1.0, intermediate=9.0, ranking=9.0, kl=9.0, ranking_scale=4.0)
-    terms = hotvae_terms(hand_output(), torch.tensor([[1.0, 0.0]]).double(), weights)
-    expected = {"bce": 1.327403, "intermediate": 1.732868, "ranking": 0.713404, "kl": 1.306853}
+    terms = hotvae_terms(hand_output(), torch.tensor([[1.0, 0.0]]).double(), ALL_TERMS)
+    expected = {"bce": 1.327403, "intermediate": 1.732868, "ranking": 0.714486, "kl": 1.306853}
     assert {name: term.item() for name, term in terms.items()} == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("left_out", ["bce", "intermediate", "ranking", "kl"])
-def test_hotvae_terms__weight_zero__is_not_computed(left_out):
-    weights = LossWeights(**{"bce": 1.0, "intermediate": 1.0, "ranking": 1.0, "kl": 1.0, left_out: 0.0})
-    terms = hotvae_terms(hand_output(), torch.tensor([[1.0, 0.0]]).double(), weights)
-    assert set(terms) == {"bce", "intermediate", "ranking", "kl"} - {left_out}
+def test_hotvae_terms__target__is_what_the_label_branch_answers_for():
+    """As above, but the label branch was given the first label: only the second, absent, is its target.
+
+    bce: features 0.287682, labels ln 4 = 1.386294: 1.673976. intermediate: ln 2 + ln 2 = 1.386294.
+    ranking: the features' 0.016417 alone, for one label makes no pair. kl: as above.
+    """
+    output = hand_output(target=torch.tensor([[NAN, 0.0]]).double())
+    terms = hotvae_terms(output, torch.tensor([[1.0, 0.0]]).double(), ALL_TERMS)
+    expected = {"bce": 1.673976, "intermediate": 1.386294, "ranking": 0.016417, "kl": 1.306853}
+    assert {name: term.item() for name, term in terms.items()} == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "moment"])
-def test_hotvae_terms__several_tokens__equals_loops(pooling):
+@pytest.mark.parametrize("left_out", ALL_TERMS)
+def test_hotvae_terms__not_wanted__is_not_computed(left_out):
+    labels, wanted = torch.tensor([[1.0, 0.0]]).double(), {*ALL_TERMS} - {left_out}
+    terms, whole = (hotvae_terms(hand_output(), labels, names) for names in (wanted, ALL_TERMS))
+    assert set(terms) == wanted
+    assert all(torch.equal(terms[name], whole[name]) for name in wanted)
+
+
+def test_hotvae_terms__several_tokens__equals_loops():
     n_rows, n_labels = 6, 5
     labels = labels_of(n_rows, n_labels)
     branches = [
@@ -167,13 +171,12 @@ def test_hotvae_terms__several_tokens__equals_loops(pooling):
         )
         for n_tokens in (3, 2)
     ]
-    terms = hotvae_terms(HotVAEOutput(*branches), labels, ALL_TERMS, pooling)
+    terms = hotvae_terms(HotVAEOutput(*branches), labels, ALL_TERMS)
     for row, own in enumerate(labels.tolist()):
         logits = [branch.layer_logits[:, row].tolist() for branch in branches]
         probs = [[loops.sigmoid(score) for score in layers[-1]] for layers in logits]
         pooled = [
-            loops.pool(b.posterior.mean[row].tolist(), b.posterior.log_variance[row].tolist(), None, pooling)
-            for b in branches
+            loops.pool(b.posterior.mean[row].tolist(), b.posterior.log_variance[row].tolist(), None) for b in branches
         ]
         expected = {
             "bce": sum(loops.bce(layers[-1], own) for layers in logits),

@@ -14,7 +14,6 @@ from torch import nn
 from hotvae.net.probit import (
     CovarianceNet,
     ProbitHead,
-    ProbitNet,
     conditional_probs,
     even_noise,
     log_normal_cdf,
@@ -190,6 +189,17 @@ def test_conditional_probs__one_factor__equal_an_integral_over_a_fine_grid():
     assert found[0, 1].item() == pytest.approx(expected, abs=1e-4)
 
 
+def test_conditional_probs__label_that_could_hardly_be__equal_an_integral_over_a_fine_grid():
+    """A latent mean of -60, and yet present: z lies around 24, where no draw of the prior does."""
+    mean, factors = torch.tensor([[-60.0, -24.0]]).double(), torch.tensor([[2.0], [1.0]]).double()
+    grid = np.linspace(15, 33, 200_001)
+    log_seen = norm.logpdf(grid) + norm.logcdf(-60 + 2 * grid)
+    seen = np.exp(log_seen - log_seen.max())
+    expected = (seen * norm.cdf(-24 + grid)).sum() / seen.sum()
+    found = conditional_probs(mean, factors, torch.tensor([[1.0, NAN]]).double(), even_noise(4096, 1, seed=0))
+    assert found[0, 1].item() == pytest.approx(expected, abs=1e-3)
+
+
 def test_head__conditional_with_nothing_observed__exactly_the_marginals():
     labels = torch.full((5, 3), NAN, dtype=torch.float64)
     labels[2, 0] = 1.0
@@ -250,12 +260,6 @@ def test_even_noise__same_seed__same_standard_normal_numbers():
     close(noise.T @ noise / 1024, torch.eye(3), 2e-2)
 
 
-def test_probit_net__at_the_start__predicts_the_prevalences():
-    logits = torch.tensor([-2.0, 0.0, 1.5])
-    network = ProbitNet(nn.Linear(2, 3), 3, rank=2, initial_logits=logits)
-    close(network.predict(torch.zeros(1, 2)), logits.sigmoid().unsqueeze(0), 1e-6)
-
-
 def test_head__nll__draws_anew_each_time():
     head, labels = head_of(FACTORS), torch.ones(1, 3, dtype=torch.float64)
     first, second = (head.nll(MEAN, labels, n_draws=8) for _ in range(2))
@@ -287,6 +291,11 @@ def test_covariance_net__rows_of_scores_and_labels__conditional_predictions_and_
     expected = network.head.conditional(scores, labels, noise)
     close(network.predict(torch.cat([scores, labels], 1)), expected, 0)
     assert [name for name, _ in network.named_parameters()] == ["head.factors"]
+    torch.manual_seed(3)
+    terms = network.loss(scores, labels)
+    torch.manual_seed(3)
+    assert list(terms) == ["nll"]
+    close(terms["nll"], network.head.nll(scores, labels, n_draws=32), 0)
 
 
 def test_set_bias__of_a_stack__changes_its_last_map_alone():

@@ -1,254 +1,213 @@
-"""The page: what is in it, what cannot get out of it, how small it stays."""
+"""The page writer: pages that parse, need nothing from outside, and show text literally."""
 
+import base64
 import json
 import re
+from html.parser import HTMLParser
 
-import numpy as np
-import pandas as pd
 import pytest
+from jinja2 import UndefinedError
+from matplotlib.figure import Figure
 
-from hotvae import load_model
-from hotvae.baselines.logistic import LogisticLabels
-from hotvae.baselines.prevalence import Prevalence
-from hotvae.baselines.probit import ProbitJSDM
-from hotvae.cli import main
-from hotvae.data.synthetic import virtual_region
-from hotvae.errors import ConfigError, DataError
-from hotvae.report import PageContent, PageRows, gather_content, page_html, write_page
+from hotvae.errors import ConfigError
+from hotvae.report import DemoContent, ExplainContent, page_html, write_page
 
-HOSTILE = ["</script><script>alert(1)</script>", "\"quoted\" 'single' & <b>bold</b>", "<!-- never ends", "\u2028 line"]
+VOID = {"meta", "img", "br", "hr", "link", "input"}
+HOSTILE = '</script></title></style><script>alert("x")</script><img src=x onerror=alert(1)> & \'"'
 
 
-def content_of(page):
-    text = re.search(r'<script type="application/json" id="content">(.*?)</script>', page, re.DOTALL).group(1)
-    return json.loads(text)
+class Page(HTMLParser):
+    """Checks that tags close in order, and collects text, links, table cells and their classes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.text, self.links, self.cells, self.tags = [], [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self.links += [value for name, value in attributes if name in ("src", "href", "srcset", "data")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text.append(data)
+        if self.open and self.open[-1] in ("td", "th"):
+            attributes = next(attributes for tag, attributes in reversed(self.tags) if tag == self.open[-1])
+            self.cells.append((data, attributes.get("class", "")))
+
+    def count(self, wanted):
+        return sum(tag == wanted for tag, _ in self.tags)
 
 
-def region_rows(n_sites, n_species=6, coordinate_names=("easting_km", "northing_km"), names=None):
-    data = virtual_region(n_sites, n_species, random_state=0).dataset
-    frame = pd.DataFrame(data.features, columns=list(data.feature_names))
-    labels = pd.DataFrame(data.labels, columns=list(names or data.label_names))
-    return frame, labels, data.coordinates, coordinate_names
+def small_figure(title=""):
+    figure = Figure(figsize=(2, 1))
+    figure.subplots().set_title(title)
+    return figure
 
 
-@pytest.fixture(scope="module")
-def told():
-    """A model that can be told labels, some of which have names that want to break out, and its page's content."""
-    names = [*HOSTILE, "wren", "owl"]
-    frame, labels, places, _ = region_rows(700, names=names)
-    model = ProbitJSDM(
-        max_epochs=6,
-        covariance_epochs=6,
-        n_conditional_draws=32,
-        n_likelihood_draws=16,
-        learning_rate=0.05,
-        random_state=0,
-    ).fit(frame.iloc[:300], labels.iloc[:300])
-    rows = PageRows(frame.iloc[300:], labels.to_numpy()[300:], places[300:], ("easting_km", "northing_km"), "new.csv")
-    return model, rows, gather_content(model, rows, n_rows=40, title=HOSTILE[0])
+def demo_content(text=HOSTILE, **changes):
+    content = {
+        "title": text,
+        "n_sites": 1200,
+        "n_features": 7,
+        "n_labels": 2,
+        "n_rows": {"train": 360, "validation": 120, "test": 720},
+        "scores": {"header": ["model", text], "rows": [[text, "0.500"], ["b", "0.400"]], "best": [(0, 1)]},
+        "comparison": [text],
+        "figures": {name: small_figure() for name in ("history", "reliability", "richness", "interactions")},
+        "associations": [[text] * 5],
+        "n_associations": 1,
+        "n_false": 0,
+        "interactions": [[text, "+1.00", "✓", "✗"], ["b", "+1.00", "–", "–"]],
+        "next_steps": f"hotvae predict {text} > b",
+        "made_by": text,
+    }
+    return DemoContent(**content | changes)
 
 
-# --- escaping --------------------------------------------------------------------------------------------
-
-
-def test_page_html__hostile_names__stay_text(told):
-    page = page_html(told[2])
-    assert page.count("<script") == 2
-    assert page.count("</script>") == 2
-    assert "<!-- never" not in page
-    assert "<b>" not in page
-    assert content_of(page)["names"][:4] == HOSTILE
-    assert "<title>&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;</title>" in page
-
-
-def test_page_html__any_page__asks_no_network(told):
-    page = page_html(told[2])
-    assert "default-src 'none'" in page
-    addresses = set(re.findall(r"https?://[^\s\"'<)]+", page))
-    assert addresses == {"http://www.w3.org/2000/svg"}
-    assert not re.search(r"<(link|img|iframe|script src)", page)
-
-
-# --- content ---------------------------------------------------------------------------------------------
-
-
-def test_gather_content__numbers_of_the_page__are_those_of_the_model(told):
-    model, rows, content = told
-    probs = model.predict_proba(rows.features)
-    data = content.data
-    assert sum(data["reliability"]["count"]) == rows.labels.size
-    row = data["labels"]["rows"][4]
-    assert row[0] == "wren"
-    assert row[1] == int(rows.labels[:, 4].sum())
-    assert row[3] == pytest.approx(probs[:, 4].mean(), abs=1e-3)
-    assert data["map"]["richness"][7] == pytest.approx(probs[7].sum(), abs=0.01)
-    assert data["map"]["lower"][7] <= data["map"]["upper"][7]
-    assert not data["map"]["degrees"]
-    assert data["map"]["land"] == []
-    log_loss = next(metric for metric in content.metrics if metric["title"] == "log loss")
-    assert 0 < log_loss["half"] < 0.1
-
-
-def test_gather_content__network__has_one_effect_per_group_of_every_gradient(told):
-    network = told[2].data["network"]
-    n_positions = 1 + sum(len(gradient["groups"]) for gradient in network["gradients"])
-    assert {gradient["feature"] for gradient in network["gradients"]} >= {"easting_km", "northing_km"}
-    assert network["edges"]
-    assert all(len(row) == n_positions for row in network["effects"] + network["kept"])
-    members = {label for edge in network["edges"] for label in edge}
-    assert {node[0] for node in network["nodes"]} == members
-    assert all(0 <= x <= 1 and 0 <= y <= 1 for _, x, y in network["nodes"])
-    both = zip(network["effects"], network["kept"], strict=True)
-    clearest = [max(abs(v) for v, is_kept in zip(*rows, strict=True) if is_kept) for rows in both]
-    assert clearest == sorted(clearest, reverse=True)
-
-
-def test_gather_content__wanted_gradient__comes_first(told):
-    model, rows, _ = told
-    small = rows.take(np.arange(120))
-    content = gather_content(model, small, n_rows=20, gradient="irrelevant_rough")
-    assert content.data["network"]["gradients"][0]["feature"] == "irrelevant_rough"
-    with pytest.raises(DataError, match=r"gradient must be a feature \('temperature', .*\); got 'height'"):
-        gather_content(model, small, gradient="height")
-
-
-def test_gather_content__model_without_given__says_why_the_network_is_missing():
-    frame, labels, _, _ = region_rows(200)
-    model = LogisticLabels().fit(frame.iloc[:100], labels.iloc[:100])
-    content = gather_content(model, PageRows(frame.iloc[100:], labels.to_numpy()[100:]))
-    page = page_html(content)
-    assert "It cannot be told that a label is present" in page
-    assert "network-slider" not in page.split("<script")[0]
-    assert content.data["map"] is None
-    assert 'id="map"' not in page
-    assert set(content.data["partition"]["parts"]) == {"environment", "unexplained"}
-
-
-def test_gather_content__degrees__bring_coastlines():
-    frame, labels, places, _ = region_rows(60)
-    model = Prevalence().fit(frame, labels)
-    around_britain = np.column_stack([50 + places[:, 0] / 12, -6 + places[:, 1] / 14])
-    content = gather_content(model, PageRows(frame, labels.to_numpy(), around_britain, ("lat", "lon")))
-    chart = content.data["map"]
-    assert chart["degrees"]
-    assert chart["names"] == ["lon", "lat"]
-    assert chart["x"][0] == pytest.approx(around_britain[0, 1], rel=1e-4)
-    assert len(chart["land"]) > 3
-
-
-def test_gather_content__trained_on_arrays_and_gaps__is_explained_all_the_same():
-    frame, labels, _, _ = region_rows(200)
-    table = labels.to_numpy(copy=True)
-    table[::7, 2] = np.nan
-    model = LogisticLabels().fit(frame.to_numpy()[:100], table[:100])
-    named = frame.set_axis([f"feature_{place}" for place in range(7)], axis=1)
-    content = gather_content(model, PageRows(named.iloc[100:], table[100:]))
-    assert content.data["names"][2] == "label_2"
-    assert "cells not observed" in dict(content.card)
-    assert len(content.warnings) == 0
-
-
-def test_gather_content__three_hundred_labels__stays_small():
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.normal(size=(200, 3)), columns=[f"layer {place}" for place in range(3)])
-    labels = pd.DataFrame(
-        np.repeat(rng.random((200, 150)) < 0.2, 2, axis=1).astype(float),
-        columns=[f"Species number {place}" for place in range(300)],
+def explain_content(text=HOSTILE):
+    metric = {"title": text, "value": float("nan"), "low": None, "high": 0.25, "threshold": text, "better": text}
+    names = ["a", text]
+    network = {"n_pairs": 1, "n_tried": 1, "n_rows": 1200, "edges": [[0, 1]], "thirds": [[0, 1, 0, 0.1, 0.2]]}
+    return ExplainContent(
+        text,
+        card=[(text, text)],
+        metrics=[metric | {"meaning": text}],
+        settings=[(text, text)],
+        versions=[(text, text)],
+        command=text,
+        warnings=[text],
+        data={
+            "names": names,
+            "history": {"series": [{"title": text}]},
+            "reliability": {"predicted": [0.5]},
+            "labels": {"rows": [[text]]},
+            "map": {"names": names},
+            "network": network,
+            "curves": {"features": [{"name": text}], "left_out": 3},
+            "importance": {"groups": names},
+            "partition": {"parts": names},
+        },
     )
-    places = rng.uniform(0, 50, size=(200, 2))
-
-    class Pairs(Prevalence):
-        """Neighbours in the table help each other; told labels come back as told."""
-
-        conditional = True
-
-        def predict_proba(self, X, given=None):
-            probs = np.full((len(X), 300), 0.2)
-            if given is not None:
-                known = np.asarray(given, dtype=float)
-                near = np.roll(known, 1, axis=1), np.roll(known, -1, axis=1)
-                probs = probs + 0.1 * sum(np.nan_to_num(side) for side in near)
-                probs = np.where(np.isnan(known), probs, known)
-            return probs
-
-    model = Pairs().fit(frame, labels)
-    content = gather_content(model, PageRows(frame, labels.to_numpy(), places, ("longitude", "latitude")), n_rows=20)
-    page = page_html(content)
-    assert len(page) < 1_500_000
-    assert len(content.data["labels"]["rows"]) == 300
-    assert len(content.data["network"]["edges"]) >= 150
 
 
-def test_gather_content__few_rows_or_training_rows__warn(told):
-    model, rows, _ = told
-    with pytest.raises(DataError, match="table must have at least 10 rows to explain a model; got 5"):
-        gather_content(model, rows.take(np.arange(5)))
+CONTENTS = pytest.mark.parametrize("content", [demo_content, explain_content])
 
 
-# --- files and the command line --------------------------------------------------------------------------
+# --- text is text ----------------------------------------------------------------------------------------
+
+
+@CONTENTS
+def test_page_html__hostile_text_everywhere__is_shown_literally(content):
+    page, harmless = (Page(page_html(content(text))) for text in (HOSTILE, "Wren"))
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in harmless.tags]
+    assert [sorted(attributes) for _, attributes in page.tags] == [sorted(names) for _, names in harmless.tags]
+    assert "".join(page.text).replace(HOSTILE, "Wren") == "".join(harmless.text)
+    assert "".join(harmless.text).count("Wren") > 8
+    assert page.count("script") == (2 if content is explain_content else 0)
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "<script", "]]>", "\u2028\u2029", "é ✓ 😀", "{{ 7 * 7 }}", "\\"])
+def test_page_html__numbers_for_scripts__cannot_end_their_element(text):
+    page = page_html(ExplainContent("t", data={"names": [text]}))
+    inside = re.search(r'<script type="application/json" id="content">(.*?)</script>', page, re.DOTALL).group(1)
+    assert not set("<>&'") & set(inside)
+    assert json.loads(inside) == {"names": [text]}
+    assert "49" not in inside
+
+
+def test_page_html__template_language_in_a_name__is_no_template():
+    page = page_html(demo_content("{{ 7 * 7 }}{% raw %}"))
+    assert "{{ 7 * 7 }}{% raw %}" in page
+
+
+@CONTENTS
+def test_page_html__everything__needs_no_network(content):
+    text = page_html(content())
+    page = Page(text)
+    pictures = [link for link in page.links if not link.startswith("#")]
+    assert len(pictures) == (4 if content is demo_content else 0)
+    for link in pictures:
+        assert base64.b64decode(link.removeprefix("data:image/png;base64,")).startswith(b"\x89PNG")
+    assert set(re.findall(r"https?://[^\s\"'<)]+", text)) <= {"http://www.w3.org/2000/svg"}
+    policy = next(a["content"] for tag, a in page.tags if tag == "meta" and "http-equiv" in a)
+    assert policy.startswith("default-src 'none'")
+    assert "script-src 'unsafe-inline'" not in policy
+    assert ("script-src 'sha256-" in policy) == (content is explain_content)
+
+
+def test_page_html__no_value_for_a_place__is_an_error():
+    with pytest.raises(UndefinedError):
+        page_html(demo_content(figures={}))
+
+
+# --- what is where ---------------------------------------------------------------------------------------
+
+
+def test_demo_page__tables__align_numbers_mark_the_best_and_keep_sentences_wide():
+    cells = Page(page_html(demo_content("wren"))).cells
+    assert cells[:6] == [
+        ("model", ""), ("wren", "number"),
+        ("wren", "long"), ("0.500", "number best"),
+        ("b", "long"), ("0.400", "number"),
+    ]  # fmt: skip
+    assert ("in truth", "") in cells
+    assert cells[cells.index(("in truth", "")) + 4 :][:2] == [("wren", "long"), ("wren", "long")]
+
+
+def test_demo_page__counts__are_those_of_the_tables():
+    text = " ".join("".join(Page(page_html(demo_content("wren"))).text).split())
+    assert "1,200 invented sites with 7 environmental layers" in text
+    assert "1 of the 2 true interactions show, 0 with the right sign" in text
+    assert "Wren." in text  # a comparison begins like a sentence
+
+
+def test_explain_page__sections__stand_only_where_there_is_something_to_show():
+    page = Page(page_html(ExplainContent("t", card=[("rows", "9")], data={"names": [], "network": {"reason": "why"}})))
+    assert [link for link in page.links if link != "#main"] == ["#data", "#network"]
+    assert page.count("section") == 2
+    full = page_html(explain_content("wren"))
+    assert Page(full).count("section") == 11
+    assert " ".join(full.split()).count("1 of 1 pairs pass the screen for chance") == 1
+    assert "3 less important features are not shown." in full
+    assert ("–", "number") in Page(full).cells
+    assert ("– to 0.250", "number") in Page(full).cells
+
+
+def test_explain_page__no_pair_found__says_that_this_is_no_proof():
+    network = {"n_pairs": 0, "n_tried": 1176, "n_rows": 9, "edges": [], "thirds": []}
+    page = page_html(ExplainContent("t", data={"names": [], "network": network}))
+    assert "None of the 1,176 pairs passes the screen" in page
+    assert 'id="network-slider"' not in page
+
+
+# --- files -----------------------------------------------------------------------------------------------
+
+
+def test_write_page__same_content__gives_the_same_file(tmp_path):
+    first, second = (write_page(tmp_path / name, demo_content()) for name in ("a.html", "b.html"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_write_page__existing_file__is_replaced_and_nothing_is_left_behind(tmp_path):
+    target = tmp_path / "deep" / "report.html"
+    write_page(target, ExplainContent("old"))
+    assert write_page(target, ExplainContent("new")) == target
+    assert "<title>new</title>" in target.read_text(encoding="utf-8")
+    assert [path.name for path in target.parent.iterdir()] == ["report.html"]
 
 
 def test_write_page__wrong_place__says_so_and_leaves_nothing(tmp_path):
-    with pytest.raises(ConfigError, match=r"path must end in .html; got 'page.txt'"):
-        write_page(tmp_path / "page.txt", PageContent("x"))
+    with pytest.raises(ConfigError, match=r"path must end in \.html; got 'page\.txt'"):
+        write_page(tmp_path / "page.txt", ExplainContent("x"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="path must be a place one can write to"):
-        write_page(tmp_path / "file" / "page.html", PageContent("x"))
+    with pytest.raises(ConfigError, match=r"path must be a place one can write to; got .*page\.html"):
+        write_page(tmp_path / "file" / "page.html", ExplainContent("x"))
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("explain")
-    frame, labels, places, _ = region_rows(260)
-    table = pd.concat([frame, labels.astype(int).add_prefix("sp_")], axis=1).assign(
-        lon=places[:, 0], lat=places[:, 1] / 2
-    )
-    table[:160].to_csv(place / "region.csv", index=False)
-    table[160:].to_csv(place / "new.csv", index=False)
-    words = ["train", str(place / "region.csv"), "--labels", "sp_*", "--coordinates", "lon,lat", "--model", "logistic"]
-    assert main([*words, "--quiet", "--out", str(place / "model")]) == 0
-    return place
-
-
-def test_explain__a_table__writes_a_page_and_says_what_is_missing(folder, capsys):
-    capsys.readouterr()
-    out = folder / "report.html"
-    assert main(["explain", str(folder / "model"), str(folder / "new.csv"), "--out", str(out), "--quiet"]) == 0
-    printed = capsys.readouterr().out
-    assert "100 rows × 6 labels" in printed
-    assert "cannot be told labels" in printed
-    page = out.read_text(encoding="utf-8")
-    assert content_of(page)["map"]["names"] == ["lon", "lat"]
-    assert str(folder) not in page
-    assert "hotvae explain model new.csv --out report.html" in page
-    assert content_of(page)["names"] == list(load_model(folder / "model").label_names_)
-
-
-def test_explain__mistakes__are_one_line(folder, capsys):
-    capsys.readouterr()
-    model, table = str(folder / "model"), str(folder / "new.csv")
-    cases = {
-        "out must name the page": [model, table],
-        "output must end in .html": [model, table, "--out", "page.txt"],
-        "table must be given for this model": [model, "--out", str(folder / "other.html")],
-        "gradient must be a feature": [model, table, "--out", str(folder / "other.html"), "--gradient", "height"],
-    }
-    for message, words in cases.items():
-        assert main(["explain", *words, "--quiet"]) == 2
-        assert message in capsys.readouterr().err
-    (folder / "there.html").write_text("mine")
-    assert main(["explain", model, table, "--out", str(folder / "there.html")]) == 2
-    assert "Pass --force to replace it" in capsys.readouterr().err
-    assert (folder / "there.html").read_text() == "mine"
-    assert not (folder / "other.html").exists()
-
-
-def test_explain__training_table__warns_on_the_page(folder, capsys):
-    out = folder / "same.html"
-    words = [str(folder / "model"), str(folder / "region.csv"), "--out", str(out), "--json"]
-    assert main(["explain", *words]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["n_labels"] == 6
-    assert found["n_associations"] is None
-    assert "has the name of the table the model was trained on" in out.read_text(encoding="utf-8")

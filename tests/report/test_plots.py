@@ -120,6 +120,7 @@ def test_plot_interactions__wrong_input__says_what_does_not_fit():
         plot_interactions(np.zeros((2, 2)), np.zeros((2, 2)), ["a", "b"], groups=[["z"]])
 
 
+@pytest.mark.slow
 def test_plots__all__draw_without_pyplot(tmp_path):
     plot_richness_map([[0, 0], [1, 1], [2, 0]], [1, 1, 1], [1, 1, 1]).savefig(tmp_path / "map.png", dpi=30)
     plot_history({"A": history([0.1, 0.4], 2)}).savefig(tmp_path / "history.png", dpi=30)

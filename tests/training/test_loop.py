@@ -11,37 +11,31 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.torch import save_file
 from scipy import sparse
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from hotvae.checkpoint import read_tensors
-from hotvae.config import LossWeights, NetConfig, TrainConfig
+from hotvae.config import NetConfig
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, TrainingError
+from hotvae.features.rows import Rows
+from hotvae.features.tokens import TokenRows
 from hotvae.metrics.multilabel import THRESHOLDS, log_loss, score
-from hotvae.net.losses import bce_loss, hotvae_terms
+from hotvae.net.losses import bce_loss
 from hotvae.net.model import HotVAE, PlainNet
-from hotvae.training.loop import (
-    History,
-    Rows,
-    choose_device,
-    fit_network,
-    learning_rate_at,
-    owned_randomness,
-    predict_network,
-    torch_threads,
-)
+from hotvae.training import loop
+from hotvae.training.loop import History, fit_network, learning_rate_at
+from hotvae.training.prediction import owned_randomness, predict_network, torch_threads
 from hotvae.training.progress import Silent
+from hotvae.training.settings import Training
 
 NAN = math.nan
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +47,7 @@ def _one_thread():
 # Small networks and tables; every setting is written out, so that defaults may change ---------------------
 
 
-def train_config(**changes):
+def make_training(**changes):
     values = {
         "max_epochs": 5,
         "batch_size": 16,
@@ -67,8 +61,11 @@ def train_config(**changes):
         "selection_metric": "log_loss",
         "patience": 0,
         "precision": "float32",
+        "device": "cpu",
+        "n_threads": 1,
+        "progress": "silent",
     }
-    return TrainConfig(**(values | changes))
+    return Training(**(values | changes))
 
 
 def net_config(**changes):
@@ -76,16 +73,11 @@ def net_config(**changes):
         "dim": 8,
         "n_layers": 2,
         "n_heads": 2,
-        "feedforward_dim": 8,
         "encoder_widths": (12,),
         "label_encoder_widths": (6,),
         "encoder_dropout": 0.2,
         "decoder_dropout": 0.1,
-        "attention_dropout": 0.0,
-        "dropout_sharing": "labels",
-        "norm": "post",
-        "pooling": "mean",
-        "share_layers": False,
+        "conditional": True,
         "direct_path": True,
         "initial_log_variance": -4.0,
     }
@@ -103,9 +95,9 @@ def draw_rows(n_rows=44, seed=0, missing=0.1, dtype=np.float32):
     return Rows(features, labels.astype(dtype))
 
 
-def make_hotvae(seed=0, graph=None, **changes):
+def make_hotvae(seed=0, graph=None, direct_epochs=0, **changes):
     with owned_randomness(seed, 0):
-        return HotVAE(4, 3, net_config(**changes), graph)
+        return HotVAE(4, 3, net_config(**changes), graph, direct_epochs=direct_epochs)
 
 
 def make_plain(dtype=torch.float64, n_features=4, **changes):
@@ -113,41 +105,48 @@ def make_plain(dtype=torch.float64, n_features=4, **changes):
         return PlainNet(n_features, 3, net_config(**{"encoder_dropout": 0.0} | changes)).to(dtype)
 
 
-def hotvae_objective(network):
-    return lambda x, y: hotvae_terms(network(x, y), y, LossWeights(**LOSS_WEIGHTS, ranking_scale=5.0), "mean")
+def with_loss(network, terms):
+    """Give a network another loss, a function of features and labels."""
+    network.loss = lambda features, labels, base_logits: terms(features, labels)
+    return network
 
 
-def bce_objective(network):
-    return lambda x, y: {"bce": bce_loss(network(x), y)}
-
-
-def fit_hotvae(network=None, terms=None, weights=LOSS_WEIGHTS, train=None, validation="drawn", config=None, **options):
+def fit_hotvae(
+    network=None,
+    weights=LOSS_WEIGHTS,
+    train=None,
+    validation="drawn",
+    training=None,
+    state_file=None,
+    watcher=None,
+    **options,
+):
     """Train the small HOT-VAE; whatever is given replaces the usual part."""
     network = network or make_hotvae()
-    history = fit_network(
-        network,
-        terms or hotvae_objective(network),
-        weights,
-        draw_rows() if train is None else train,
-        draw_rows(20, seed=1) if validation == "drawn" else validation,
-        config or train_config(),
-        **{"seed": 3} | options,
-    )
+    training = (training or make_training()).but(state_file=state_file)
+    make_progress = loop.make_progress if watcher is None else lambda style, title: watcher
+    with mock.patch.object(loop, "make_progress", make_progress):
+        history = fit_network(
+            network,
+            weights,
+            draw_rows() if train is None else train,
+            draw_rows(20, seed=1) if validation == "drawn" else validation,
+            training,
+            **{"seed": 3} | options,
+        )
     return network, history
 
 
-def fit_plain(train, validation=None, config=None, network=None, **options):
+def fit_plain(train, validation=None, training=None, network=None, weights=None):
     network = network or make_plain()
-    history = fit_network(
-        network, bce_objective(network), {"bce": 1.0}, train, validation, config or train_config(), **options
-    )
+    history = fit_network(network, weights or {"bce": 1.0}, train, validation, training or make_training())
     return network, history
 
 
 @functools.cache
 def undisturbed(**changes):
     """The run every resumed one must equal."""
-    return fit_hotvae(config=train_config(**changes))
+    return fit_hotvae(training=make_training(**changes))
 
 
 class StoppedError(Exception):
@@ -194,25 +193,22 @@ class Scripted(nn.Module):
         self.count = nn.Parameter(torch.zeros(1, dtype=torch.float64))
         self.script = torch.tensor(script, dtype=torch.float64)
 
-    def predict(self, features):
+    def loss(self, features, labels, base_logits):
+        return {"step": -self.count.expand(len(labels))}
+
+    def predict(self, features, base_logits):
         answers = self.script[round(self.count.item()) - 1]
         return answers[features[:, 0].long()][:, None]
 
 
-def fit_scripted(script, labels, validation=True, **changes):
+def fit_scripted(script, labels, validation=True, kind=Scripted, **changes):
     """Train with a given course of validation probabilities, one full batch and a step of 1 an epoch."""
     rows = Rows(np.arange(len(labels), dtype=float)[:, None], np.array(labels, dtype=float)[:, None])
-    network = Scripted(script)
+    network = kind(script)
     values = {"max_epochs": len(script), "learning_rate": 1.0, "optimizer": "adam", "schedule": "constant"}
     values |= {"warmup_epochs": 0.0, "clip_norm": 0.0, "average_decay": 0.0, "batch_size": 64}
-    history = fit_network(
-        network,
-        lambda x, y: {"step": -network.count.expand(len(y))},
-        {"step": 1.0},
-        rows,
-        rows if validation else None,
-        train_config(**values | changes),
-    )
+    training = make_training(**values | changes)
+    history = fit_network(network, {"step": 1.0}, rows, rows if validation else None, training)
     return round(network.count.item(), 6), history
 
 
@@ -223,15 +219,16 @@ def victim(state_file):
     """Train slowly until killed."""
     torch.set_num_threads(1)
     network = make_hotvae()
-    plain = hotvae_objective(network)
+    plain = network.loss
 
     def slowly(x, y):
         time.sleep(0.03)
         return plain(x, y)
 
-    fit_hotvae(network, slowly, config=train_config(max_epochs=12), state_file=state_file)
+    fit_hotvae(with_loss(network, slowly), training=make_training(max_epochs=12), state_file=state_file)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL to send")
 def test_fit_network__killed_with_sigkill__ends_as_the_undisturbed_run(tmp_path):
     state = tmp_path / "run.state"
@@ -251,35 +248,36 @@ def test_fit_network__killed_with_sigkill__ends_as_the_undisturbed_run(tmp_path)
 
     calls = []
     network = make_hotvae()
-    plain = hotvae_objective(network)
-    config = train_config(max_epochs=12)
-    resumed = fit_hotvae(network, lambda x, y: calls.append(1) or plain(x, y), config=config, state_file=state)
+    plain = network.loss
+    with_loss(network, lambda x, y: calls.append(1) or plain(x, y))
+    resumed = fit_hotvae(network, training=make_training(max_epochs=12), state_file=state)
     assert len(calls) == 3 * (12 - n_done)  # three batches an epoch
     assert_same_run(resumed, undisturbed(max_epochs=12))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adamw", "adam"])
 @pytest.mark.parametrize("last", [1, 2, 3, 4, 5])
 def test_fit_network__stopped_after_any_epoch__ends_as_the_undisturbed_run(tmp_path, last, optimizer):
-    config = train_config(optimizer=optimizer)
+    training = make_training(optimizer=optimizer)
     with pytest.raises(StoppedError):
-        fit_hotvae(config=config, state_file=tmp_path / "state", progress=StopAfter(last))
+        fit_hotvae(training=training, state_file=tmp_path / "state", watcher=StopAfter(last))
     # Another start must not matter: the weights come from the file.
-    resumed = fit_hotvae(make_hotvae(seed=9), config=config, state_file=tmp_path / "state")
+    resumed = fit_hotvae(make_hotvae(seed=9), training=training, state_file=tmp_path / "state")
     assert_same_run(resumed, undisturbed(optimizer=optimizer))
 
 
 def test_fit_network__stopped_after_every_epoch__ends_as_the_undisturbed_run(tmp_path):
     for epoch in range(1, 6):
         with pytest.raises(StoppedError):
-            fit_hotvae(state_file=tmp_path / "state", progress=StopAfter(epoch))
+            fit_hotvae(state_file=tmp_path / "state", watcher=StopAfter(epoch))
     assert_same_run(fit_hotvae(state_file=tmp_path / "state"), undisturbed())
 
 
 @pytest.mark.parametrize("n_batches", [1, 3, 4, 8, 14])
 def test_fit_network__stopped_within_an_epoch__ends_as_the_undisturbed_run(tmp_path, n_batches):
     network = make_hotvae()
-    plain = hotvae_objective(network)
+    plain = network.loss
     calls = []
 
     def breaking(x, y):
@@ -289,23 +287,23 @@ def test_fit_network__stopped_within_an_epoch__ends_as_the_undisturbed_run(tmp_p
         return plain(x, y)
 
     with pytest.raises(StoppedError):
-        fit_hotvae(network, breaking, state_file=tmp_path / "state")
+        fit_hotvae(with_loss(network, breaking), state_file=tmp_path / "state")
     assert (tmp_path / "state").exists() == (n_batches >= 3)  # three batches an epoch
     assert_same_run(fit_hotvae(state_file=tmp_path / "state"), undisturbed())
 
 
 def test_fit_network__stopped_and_resumed_with_patience__stops_at_the_same_epoch(tmp_path):
-    config = train_config(max_epochs=30, patience=2, learning_rate=0.2, schedule="constant")
-    whole = fit_hotvae(config=config)
+    training = make_training(max_epochs=30, patience=2, learning_rate=0.2, schedule="constant")
+    whole = fit_hotvae(training=training)
     assert whole[1].stopped == "patience"
     with pytest.raises(StoppedError):
-        fit_hotvae(config=config, state_file=tmp_path / "state", progress=StopAfter(whole[1].best_epoch + 1))
-    assert_same_run(fit_hotvae(config=config, state_file=tmp_path / "state"), whole)
+        fit_hotvae(training=training, state_file=tmp_path / "state", watcher=StopAfter(whole[1].best_epoch + 1))
+    assert_same_run(fit_hotvae(training=training, state_file=tmp_path / "state"), whole)
 
 
 def test_fit_network__resumed_without_validation_rows__ends_as_the_undisturbed_run(tmp_path):
     with pytest.raises(StoppedError):
-        fit_hotvae(validation=None, state_file=tmp_path / "state", progress=StopAfter(2))
+        fit_hotvae(validation=None, state_file=tmp_path / "state", watcher=StopAfter(2))
     resumed = fit_hotvae(validation=None, state_file=tmp_path / "state")
     assert_same_run(resumed, fit_hotvae(validation=None))
 
@@ -323,7 +321,7 @@ def test_fit_network__finished_run_resumed__same_result_without_a_step(tmp_path)
     def never(x, y):
         raise AssertionError("a finished run was trained again")
 
-    again = fit_hotvae(make_hotvae(seed=9), never, state_file=tmp_path / "state")
+    again = fit_hotvae(with_loss(make_hotvae(seed=9), never), state_file=tmp_path / "state")
     assert_same_run(again, first)
     assert again[1].records == first[1].records  # the seconds too
     assert not again[0].training
@@ -332,7 +330,7 @@ def test_fit_network__finished_run_resumed__same_result_without_a_step(tmp_path)
 
 def test_fit_network__leftover_of_a_killed_write__does_not_disturb(tmp_path):
     with pytest.raises(StoppedError):
-        fit_hotvae(state_file=tmp_path / "state", progress=StopAfter(2))
+        fit_hotvae(state_file=tmp_path / "state", watcher=StopAfter(2))
     (tmp_path / ".state.1234").write_bytes(b"half a state")
     assert_same_run(fit_hotvae(state_file=tmp_path / "state"), undisturbed())
 
@@ -348,8 +346,8 @@ def test_fit_network__watcher__is_told_what_was_done_before(tmp_path):
             heard.append(record["epoch"])
 
     with pytest.raises(StoppedError):
-        fit_hotvae(state_file=tmp_path / "state", progress=StopAfter(3))
-    fit_hotvae(state_file=tmp_path / "state", progress=Ear())
+        fit_hotvae(state_file=tmp_path / "state", watcher=StopAfter(3))
+    fit_hotvae(state_file=tmp_path / "state", watcher=Ear())
     assert heard == [(5, 3), 4, 5]
 
 
@@ -357,7 +355,7 @@ def test_fit_network__watcher__is_told_what_was_done_before(tmp_path):
 def state_of_one_epoch(tmp_path_factory):
     path = tmp_path_factory.mktemp("one") / "state"
     with torch_threads(1), pytest.raises(StoppedError):
-        fit_hotvae(state_file=path, progress=StopAfter(1))
+        fit_hotvae(state_file=path, watcher=StopAfter(1))
     return path.read_bytes()
 
 
@@ -375,16 +373,17 @@ OTHER_RUNS = {
     "validation features": {"validation": changed(draw_rows(20, seed=1), "features")},
     "validation labels": {"validation": changed(draw_rows(20, seed=1), "labels", NAN)},
     "no validation": {"validation": None},
+    "base logits": {"train": Rows(draw_rows().features, draw_rows().labels, np.zeros((44, 3), dtype=np.float32))},
     "seed": {"seed": 4},
-    "learning rate": {"config": train_config(learning_rate=0.02)},
-    "length": {"config": train_config(max_epochs=6)},
+    "identity": {"identity": {"base": "ridge"}},
+    "learning rate": {"training": make_training(learning_rate=0.02)},
+    "length": {"training": make_training(max_epochs=6)},
     "loss weights": {"weights": LOSS_WEIGHTS | {"kl": 0.02}},
     "width": {"network": {"encoder_widths": (13,)}},
     "encoder dropout": {"network": {"encoder_dropout": 0.3}},
     "decoder dropout": {"network": {"decoder_dropout": 0.3}},
-    "shared masks": {"network": {"dropout_sharing": "none"}},
     "heads": {"network": {"n_heads": 4}},
-    "norm": {"network": {"norm": "pre"}},
+    "epochs without messages": {"network": {"direct_epochs": 1}},
     "a graph": {"network": {"graph": GRAPH}},
 }
 
@@ -401,7 +400,7 @@ def test_fit_network__state_of_another_run__refused_and_left_alone(tmp_path, sta
 
 def test_fit_network__state_with_another_graph__refused(tmp_path):
     with pytest.raises(StoppedError):
-        fit_hotvae(make_hotvae(graph=GRAPH), state_file=tmp_path / "state", progress=StopAfter(1))
+        fit_hotvae(make_hotvae(graph=GRAPH), state_file=tmp_path / "state", watcher=StopAfter(1))
     with pytest.raises(TrainingError, match="another run's"):
         fit_hotvae(make_hotvae(graph=GRAPH.flip(0, 1)), state_file=tmp_path / "state")
 
@@ -410,10 +409,25 @@ def test_fit_network__state_with_sparse_values_in_other_columns__refused(tmp_pat
     labels = draw_rows(4).labels
     left = sparse.csr_array(np.diag([1.0, 2, 3, 4]))
     right = sparse.csr_array((left.data, left.indices[::-1].copy(), left.indptr), left.shape)
-    config = train_config(max_epochs=1)
-    fit_plain(Rows(left, labels.astype(float)), config=config, state_file=tmp_path / "state")
+    training = make_training(max_epochs=1, state_file=tmp_path / "state")
+    fit_plain(Rows(left, labels.astype(float)), training=training)
     with pytest.raises(TrainingError, match="another run's"):
-        fit_plain(Rows(right, labels.astype(float)), config=config, state_file=tmp_path / "state")
+        fit_plain(Rows(right, labels.astype(float)), training=training)
+
+
+def test_fit_network__state_resumed_elsewhere_and_shown_otherwise__is_the_same_run(tmp_path, capsys):
+    with pytest.raises(StoppedError):
+        fit_hotvae(state_file=tmp_path / "state", watcher=StopAfter(2))
+    elsewhere = make_training(device="auto", n_threads=None, progress="lines")
+    resumed = fit_hotvae(training=elsewhere, state_file=tmp_path / "state", title="HOT-VAE")
+    assert_same_run(resumed, undisturbed())
+    assert capsys.readouterr().err.startswith("HOT-VAE: resumed after epoch 2\nHOT-VAE: epoch 3/5")
+
+
+def test_fit_network__settings_that_are_numbers_of_numpy__are_the_same_run(tmp_path):
+    fit_hotvae(state_file=tmp_path / "state")
+    numbers = make_training(max_epochs=np.int64(5), learning_rate=np.float64(0.01), patience=np.int32(0))
+    assert_same_run(fit_hotvae(training=numbers, state_file=tmp_path / "state"), undisturbed())
 
 
 def test_fit_network__state_file_of_another_kind__refused(tmp_path):
@@ -449,8 +463,8 @@ def test_fit_network__random_numbers__new_in_each_epoch_and_the_same_in_each_run
             seen.append(torch.rand(1).item())
             return {"bce": bce_loss(network(x), y)}
 
-        rows, config = draw_rows(dtype=np.float64), train_config(max_epochs=4, batch_size=64)
-        fit_network(network, terms, {"bce": 1.0}, rows, None, config, seed=seed)
+        rows, training = draw_rows(dtype=np.float64), make_training(max_epochs=4, batch_size=64)
+        fit_network(with_loss(network, terms), {"bce": 1.0}, rows, None, training, seed=seed)
         return seen
 
     first = draws(3)
@@ -467,70 +481,12 @@ def test_fit_network__generators_of_the_caller__untouched():
     assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002  # as above
 
 
-def test_owned_randomness__seed_and_stream__decide_the_numbers():
-    def draw(*numbers):
-        with owned_randomness(*numbers):
-            return torch.rand(4).tolist()
-
-    assert draw(1, 2) == draw(1, 2) == draw(1, 2, CPU)
-    assert len({tuple(draw(*pair)) for pair in [(1, 2), (2, 1), (1, 3), (0, 0), (2**31 - 2, 0)]}) == 5
-
-
-def test_owned_randomness__error_inside__generator_given_back():
-    def draw_and_fail():
-        with owned_randomness(0, 0):
-            torch.rand(3)
-            raise StoppedError
-
-    before = torch.get_rng_state()
-    with pytest.raises(StoppedError):
-        draw_and_fail()
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_owned_randomness__on_the_cpu__gpus_are_not_reset(monkeypatch):
-    def reset(seed):
-        raise AssertionError("the caller's GPU generators were reset")
-
-    monkeypatch.setattr(torch.cuda, "manual_seed_all", reset)
-    with owned_randomness(0, 0), owned_randomness(0, 1, CPU):
-        torch.rand(1)
-
-
-@pytest.mark.parametrize("n_threads", [1, 2, 3])
-def test_torch_threads__error_inside__number_given_back(n_threads):
-    seen = []
-
-    def count_and_fail():
-        with torch_threads(n_threads):
-            seen.append(torch.get_num_threads())
-            raise StoppedError
-
-    torch.set_num_threads(2)
-    with pytest.raises(StoppedError):
-        count_and_fail()
-    assert [*seen, torch.get_num_threads()] == [n_threads, 2]
-
-
-@pytest.mark.parametrize("n_threads", [0, -1, 1.5, True])
-def test_torch_threads__no_number_of_threads__refused(n_threads):
-    with pytest.raises(ConfigError, match="n_threads must be a whole number of at least 1"), torch_threads(n_threads):
-        pass
-
-
-def test_torch_threads__none__left_alone():
-    torch.set_num_threads(2)
-    with torch_threads(None):
-        assert torch.get_num_threads() == 2
-    assert torch.get_num_threads() == 2
-
-
 # Losses that are not finite -------------------------------------------------------------------------------
 
 
 def spoil(network, term, value, at_call):
     """HOT-VAE's terms, one of them spoilt from a call on (three calls an epoch)."""
-    plain = hotvae_objective(network)
+    plain = network.loss
     calls = []
 
     def terms(x, y):
@@ -540,38 +496,36 @@ def spoil(network, term, value, at_call):
             found[term] = found[term] + value
         return found
 
-    return terms
+    return with_loss(network, terms)
 
 
 @pytest.mark.parametrize(
     ("term", "value", "cause"),
     [
         ("kl", math.inf, "latent variances ran away; a smaller kl weight"),
-        ("ranking", NAN, "ranking term overflowed; a smaller ranking weight or scale"),
+        ("ranking", NAN, "ranking term overflowed; a smaller ranking weight helps"),
         ("bce", -math.inf, "step size is too large, or feature values are extreme; lower learning_rate"),
         ("intermediate", math.inf, "step size is too large"),
     ],
 )
 @pytest.mark.parametrize("at_call", [1, 3])
 def test_fit_network__not_finite_in_the_first_epoch__error_names_term_and_cause(term, value, cause, at_call):
-    network = make_hotvae()
     message = rf"must stay finite; got {value} in term '{term}' \(epoch 1, learning_rate 0\.01\)\. .*{cause}"
     with pytest.raises(TrainingError, match=message):
-        fit_hotvae(network, spoil(network, term, value, at_call))
+        fit_hotvae(spoil(make_hotvae(), term, value, at_call))
 
 
 @pytest.mark.parametrize("validation", ["drawn", None])
 @pytest.mark.parametrize("at_call", [7, 9])
 def test_fit_network__not_finite_later__warns_and_keeps_the_best_weights(validation, at_call):
     """With a constant rate, what is kept is what two epochs alone would have given."""
-    two_epochs = train_config(schedule="constant", max_epochs=2)
-    expected, expected_history = fit_hotvae(validation=validation, config=two_epochs)
+    two_epochs = make_training(schedule="constant", max_epochs=2)
+    expected, expected_history = fit_hotvae(validation=validation, training=two_epochs)
     best = expected_history.best_epoch
-    network = make_hotvae()
-    terms = spoil(network, "kl", math.inf, at_call)
+    network = spoil(make_hotvae(), "kl", math.inf, at_call)
     message = rf"got inf in term 'kl' \(epoch 3, .*The model of epoch {best} is kept"
     with pytest.warns(RuntimeWarning, match=message) as caught:
-        history = fit_hotvae(network, terms, validation=validation, config=train_config(schedule="constant"))[1]
+        history = fit_hotvae(network, validation=validation, training=make_training(schedule="constant"))[1]
     assert caught[0].filename == __file__
     assert (history.stopped, history.best_epoch) == ("non-finite loss", best)
     assert_same_weights(network, expected)
@@ -582,29 +536,27 @@ def test_fit_network__not_finite_later__warns_and_keeps_the_best_weights(validat
 def test_fit_network__stopped_by_a_loss_and_resumed__same_end(tmp_path):
     runs = []
     for at_call in (7, 1):  # epoch 3 in the first run, at once in the resumed one
-        network = make_hotvae()
         with pytest.warns(RuntimeWarning, match="epoch 3"):
-            runs.append(fit_hotvae(network, spoil(network, "kl", NAN, at_call), state_file=tmp_path / "state"))
+            runs.append(fit_hotvae(spoil(make_hotvae(), "kl", NAN, at_call), state_file=tmp_path / "state"))
     assert_same_run(*runs)
 
 
 def test_fit_network__finite_terms_with_infinite_sum__sum_is_named():
-    network = make_hotvae()
     with pytest.raises(TrainingError, match="got inf in term 'their weighted sum'"):
-        fit_hotvae(network, spoil(network, "kl", 1e37, 1), weights=LOSS_WEIGHTS | {"kl": 100.0})
+        fit_hotvae(spoil(make_hotvae(), "kl", 1e37, 1), weights=LOSS_WEIGHTS | {"kl": 100.0})
 
 
 @pytest.mark.parametrize("clip_norm", [0.0, 1.0])
 def test_fit_network__finite_loss_with_infinite_gradient__weights_are_not_spoilt(clip_norm):
     network = make_plain()
     start = make_plain()
-    config = train_config(clip_norm=clip_norm)
+    training = make_training(clip_norm=clip_norm)
 
     def terms(x, y):
         return {"bce": network(x)[:, 0].mul(0).sqrt()}  # 0 with slope 0 * inf
 
     with pytest.raises(TrainingError, match=r"got nan in term 'gradient' \(epoch 1"):
-        fit_network(network, terms, {"bce": 1.0}, draw_rows(dtype=np.float64), None, config)
+        fit_network(with_loss(network, terms), {"bce": 1.0}, draw_rows(dtype=np.float64), None, training)
     assert not differs(network, start)
 
 
@@ -619,7 +571,7 @@ def test_fit_network__probabilities_not_finite__named_and_best_kept():
 @pytest.mark.parametrize("batch_size", [16, 64])
 def test_fit_network__absurd_learning_rate__stops_with_a_remedy(batch_size):
     with pytest.raises(TrainingError, match="lower learning_rate"):
-        fit_hotvae(config=train_config(learning_rate=1e30, warmup_epochs=0.0, batch_size=batch_size))
+        fit_hotvae(training=make_training(learning_rate=1e30, warmup_epochs=0.0, batch_size=batch_size))
 
 
 # Which epoch is kept --------------------------------------------------------------------------------------
@@ -637,8 +589,8 @@ def test_fit_network__absurd_learning_rate__stops_with_a_remedy(batch_size):
 )
 def test_fit_network__any_metric__final_network_scores_the_best_of_the_history(metric, best):
     validation = draw_rows(20, seed=1)
-    config = train_config(selection_metric=metric, learning_rate=0.05, max_epochs=8)
-    network, history = fit_hotvae(validation=validation, config=config)
+    training = make_training(selection_metric=metric, learning_rate=0.05, max_epochs=8)
+    network, history = fit_hotvae(validation=validation, training=training)
     values = history.column(f"validation_{metric}")
     assert len(set(values)) > 1
     assert history.best_epoch == values.index(best(values)) + 1
@@ -712,8 +664,8 @@ def test_fit_network__metric_undefined_on_the_validation_rows__warns_and_keeps_t
 
 
 def test_fit_network__unknown_metric__choices_are_named():
-    with pytest.raises(ConfigError, match=r"selection_metric must be one of .*macro_f1, .*; got 'accuracy'"):
-        fit_hotvae(config=train_config(selection_metric="accuracy"))
+    with pytest.raises(ConfigError, match=r"selection_metric must be one of .*'macro_f1', .*; got 'accuracy'"):
+        fit_hotvae(training=make_training(selection_metric="accuracy"))
 
 
 def test_fit_network__ended__network_is_ready_to_predict():
@@ -751,8 +703,8 @@ def test_history__column__one_value_per_epoch():
     ],
 )
 def test_learning_rate_at__four_epochs_of_five_steps__hand_values(schedule, warmup, step, expected):
-    config = train_config(schedule=schedule, warmup_epochs=warmup, max_epochs=4, learning_rate=2.0)
-    assert learning_rate_at(step, 5, config) == pytest.approx(2 * expected, abs=1e-12)
+    training = make_training(schedule=schedule, warmup_epochs=warmup, max_epochs=4, learning_rate=2.0)
+    assert learning_rate_at(step, 5, training) == pytest.approx(2 * expected, abs=1e-12)
 
 
 def test_fit_network__learning_rates__follow_the_schedule_step_by_step():
@@ -760,12 +712,12 @@ def test_fit_network__learning_rates__follow_the_schedule_step_by_step():
     handle = register_optimizer_step_pre_hook(
         lambda optimizer, *_: used.append([g["lr"] for g in optimizer.param_groups])
     )
-    config = train_config(max_epochs=3, warmup_epochs=0.5)
+    training = make_training(max_epochs=3, warmup_epochs=0.5)
     try:
-        _, history = fit_plain(draw_rows(dtype=np.float64), config=config)
+        _, history = fit_plain(draw_rows(dtype=np.float64), training=training)
     finally:
         handle.remove()
-    expected = [learning_rate_at(step, 3, config) for step in range(9)]
+    expected = [learning_rate_at(step, 3, training) for step in range(9)]
     assert used == [[rate, rate] for rate in expected]
     assert history.column("learning_rate") == expected[2::3]
 
@@ -778,13 +730,13 @@ def test_fit_network__weight_average__equals_its_recurrence(decay):
 
     def run(average_decay):
         network = make_plain()
-        plain = bce_objective(network)
+        plain = network.loss
 
         def terms(x, y):
             seen.append([p.detach().clone() for p in network.parameters()])
             return plain(x, y)
 
-        fit_network(network, terms, {"bce": 1.0}, rows, None, train_config(average_decay=average_decay))
+        fit_network(with_loss(network, terms), {"bce": 1.0}, rows, None, make_training(average_decay=average_decay))
         return [p.detach() for p in network.parameters()]
 
     seen.append(run(0.0))  # the last raw weights
@@ -803,12 +755,12 @@ def test_fit_network__loss_without_slope__adamw_shrinks_matrices_alone(optimizer
     network = make_plain()
     before = {name: p.detach().clone() for name, p in network.named_parameters()}
     values = {"max_epochs": 2, "learning_rate": 0.5, "weight_decay": 0.2, "schedule": "constant"}
-    config = train_config(**values, warmup_epochs=0.0, average_decay=0.0, optimizer=optimizer)
+    training = make_training(**values, warmup_epochs=0.0, average_decay=0.0, optimizer=optimizer)
 
     def terms(x, y):
         return {"none": sum(p.sum() for p in network.parameters()) * torch.zeros(len(y), dtype=torch.float64)}
 
-    fit_network(network, terms, {"none": 1.0}, draw_rows(dtype=np.float64), None, config)
+    fit_network(with_loss(network, terms), {"none": 1.0}, draw_rows(dtype=np.float64), None, training)
     assert {p.ndim for p in before.values()} == {1, 2}
     for name, parameter in network.named_parameters():
         share = 0.9**6 if optimizer == "adamw" and parameter.ndim == 2 else 1.0
@@ -829,12 +781,11 @@ def test_fit_network__clipping__bounds_the_norm_of_the_gradient(clip_norm, expec
     handle = register_optimizer_step_pre_hook(measure)
     try:
         fit_network(
-            network,
-            lambda x, y: {"line": (6 * network["a"].sum() + 8 * network["b"].sum()).expand(len(y))},
+            with_loss(network, lambda x, y: {"line": (6 * network["a"].sum() + 8 * network["b"].sum()).expand(len(y))}),
             {"line": 1.0},
             draw_rows(dtype=np.float64),
             None,
-            train_config(clip_norm=clip_norm, max_epochs=1),
+            make_training(clip_norm=clip_norm, max_epochs=1),
         )
     finally:
         handle.remove()
@@ -855,8 +806,8 @@ def test_fit_network__records__hold_means_over_observed_rows_and_their_weighted_
         return {"line": line, "square": line**2}
 
     for batch_size in (1, 2, 5, 100):
-        config = train_config(batch_size=batch_size, max_epochs=1)
-        record = fit_network(network, terms, {"line": 2.0, "square": 0.1}, rows, None, config).records[0]
+        training = make_training(batch_size=batch_size, max_epochs=1)
+        record = fit_network(with_loss(network, terms), {"line": 2.0, "square": 0.1}, rows, None, training).records[0]
         assert record["loss_line"] == pytest.approx(11 / 4)
         assert record["loss_square"] == pytest.approx(39 / 4)
         assert record["loss"] == pytest.approx(2 * 11 / 4 + 0.1 * 39 / 4)
@@ -872,9 +823,9 @@ def test_fit_network__rows_without_observed_labels__contribute_nothing():
     rows = draw_rows(30, missing=0.0, dtype=np.float64)
     strange = np.full((7, 4), 50.0)
     more = Rows(np.vstack([rows.features, strange]), np.vstack([rows.labels, np.full((7, 3), np.nan)]))
-    config = train_config(batch_size=64)
-    left, left_history = fit_plain(rows, config=config)
-    right, right_history = fit_plain(more, config=config)
+    training = make_training(batch_size=64)
+    left, left_history = fit_plain(rows, training=training)
+    right, right_history = fit_plain(more, training=training)
     for a, b in zip(left.parameters(), right.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
     assert left_history.column("loss") == pytest.approx(right_history.column("loss"), rel=1e-9)
@@ -890,7 +841,7 @@ def test_fit_network__batch_without_observed_labels__no_step():
         seen.append(x[0].tolist())
         return {"bce": bce_loss(network(x), y)}
 
-    fit_network(network, terms, {"bce": 1.0}, rows, None, train_config(batch_size=1, max_epochs=1))
+    fit_network(with_loss(network, terms), {"bce": 1.0}, rows, None, make_training(batch_size=1, max_epochs=1))
     assert sorted(seen) == sorted(rows.features[[0, 2, 3, 5]].tolist())
 
 
@@ -910,7 +861,7 @@ def test_fit_network__an_epoch__shows_every_row_once_in_even_batches(batch_size)
         seen.append(x.tolist())
         return {"bce": bce_loss(network(x), y)}
 
-    fit_network(network, terms, {"bce": 1.0}, rows, None, train_config(batch_size=batch_size, max_epochs=2))
+    fit_network(with_loss(network, terms), {"bce": 1.0}, rows, None, make_training(batch_size=batch_size, max_epochs=2))
     sizes = [len(batch) for batch in seen]
     assert max(sizes) <= batch_size
     assert max(sizes) - min(sizes) <= 1
@@ -928,8 +879,8 @@ def test_fit_network__sparse_features__same_bits_as_dense_and_never_dense_whole(
     rng = np.random.default_rng(0)
     dense = rng.normal(size=(600, 10)) * (rng.random((600, 10)) < 0.3)
     labels = (dense[:, :3] + rng.normal(size=(600, 3)) > 0).astype(float)
-    config = train_config(max_epochs=2, batch_size=50)
-    expected = fit_plain(Rows(dense, labels), Rows(dense, labels), config, make_plain(n_features=10))
+    training = make_training(max_epochs=2, batch_size=50)
+    expected = fit_plain(Rows(dense, labels), Rows(dense, labels), training, make_plain(n_features=10))
     made_dense = []
 
     def watched(method):
@@ -942,94 +893,152 @@ def test_fit_network__sparse_features__same_bits_as_dense_and_never_dense_whole(
     for name in ("toarray", "todense"):
         monkeypatch.setattr(kind, name, watched(getattr(kind, name)))
     rows = Rows(kind(dense), labels)
-    found = fit_plain(rows, rows, config, make_plain(n_features=10))
+    found = fit_plain(rows, rows, training, make_plain(n_features=10))
     assert_same_run(found, expected)
     # 12 training batches of 50 an epoch, and the validation rows in batches of 256
     assert sorted(made_dense) == sorted(2 * (12 * [50] + [256, 256, 88]))
 
 
-def test_rows__batch__picks_rows_in_order():
-    rows = Rows(sparse.csr_array(np.eye(3)), np.arange(3.0)[:, None])
-    features, labels = rows.batch(np.array([2, 0]), CPU)
-    assert features.tolist() == [[0, 0, 1], [1, 0, 0]]
-    assert labels.tolist() == [[2], [0]]
-    assert len(rows) == 3
+# Rows of tokens, base logits ------------------------------------------------------------------------------
 
 
-# Predicting -----------------------------------------------------------------------------------------------
+def test_fit_network__rows_of_tokens__each_shown_once_and_little_padded():
+    """400 rows of 1 to 80 tokens in 80 batches: within a batch lengths are alike, the order is new each epoch."""
+    lengths = np.random.default_rng(0).integers(1, 81, size=400)
+    features = TokenRows.from_lists([[1 + row] * length for row, length in enumerate(lengths)])
+    rows = Rows(features, np.ones((400, 1)))
+    network = Scripted([[0.5]])
+    seen = []
+
+    def terms(x, y):
+        seen.append(x)
+        return {"step": -network.count.expand(len(y))}
+
+    fit_network(with_loss(network, terms), {"step": 1.0}, rows, None, make_training(batch_size=5, max_epochs=2))
+    assert len(seen) == 160
+    for epoch in (seen[:80], seen[80:]):
+        assert sorted(int(row[0]) - 1 for batch in epoch for row in batch) == list(range(400))
+    assert all(len(np.unique(batch[batch > 0].tolist())) == 5 for batch in seen)
+    padding = sum(int((batch == 0).sum()) for batch in seen) / 2
+    assert padding < 0.1 * lengths.sum()
+    assert [len(batch[0]) for batch in seen[:80]] != sorted(len(batch[0]) for batch in seen[:80])
+    assert not all(torch.equal(a, b) for a, b in zip(seen[:80], seen[80:], strict=True))
 
 
-@pytest.fixture(scope="module")
-def float32_network():
-    return make_hotvae(dim=24, feedforward_dim=40, encoder_widths=(33, 17)).eval()
+@pytest.mark.parametrize("has_base", [True, False])
+def test_fit_network__base_logits__go_with_their_rows_to_loss_and_prediction(has_base):
+    rows = draw_rows(dtype=np.float64)
+    base = np.repeat(rows.features[:, :1], 3, axis=1) if has_base else None
+    network = make_plain()
+    seen = []
+
+    def watched(method):
+        def call(features, *others):
+            expected = features[:, :1].expand(-1, 3)
+            seen.append(others[-1] is None if not has_base else torch.equal(others[-1], expected))
+            return method(features, *others)
+
+        return call
+
+    network.loss, network.predict = watched(network.loss), watched(network.predict)
+    with_base = Rows(rows.features, rows.labels, base)
+    fit_network(network, {"bce": 1.0}, with_base, with_base, make_training(max_epochs=2))
+    assert seen == [True] * 2 * (3 + 1)  # three batches and one prediction an epoch
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 3])
-def test_predict_network__row_alone_or_in_any_company__same_bits(float32_network, n_threads):
-    features = draw_rows(300).features
-    with torch_threads(n_threads):
-        whole = predict_network(float32_network.predict, features)
-        for row in (0, 17, 255, 256, 299):
-            alone = predict_network(float32_network.predict, features[[row]])
-            assert np.array_equal(alone[0], whole[row])
-    assert whole.dtype == np.float32
-    assert len(np.unique(whole[:, 0])) > 250
+def test_fit_network__base_logits__are_learned_from():
+    """Labels that the base tells and the features do not: the network need only leave them alone."""
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(60, 4)), (rng.random((60, 3)) < 0.5).astype(float)
+    rows = Rows(features, labels, 4 * labels - 2)
+    with owned_randomness(0, 0):
+        network = PlainNet(4, 3, net_config(encoder_dropout=0.0), has_base=True).double()
+    history = fit_plain(rows, rows, network=network)[1]
+    assert min(history.column("validation_log_loss")) < 0.15
+    assert min(fit_plain(Rows(features, labels), Rows(features, labels))[1].column("validation_log_loss")) > 0.5
 
 
-@given(seed=st.integers(0, 999), n_rows=st.integers(1, 600))
-@settings(max_examples=8, deadline=None)
-def test_predict_network__any_order_and_number__same_bits(float32_network, seed, n_rows):
-    features = draw_rows(300).features
-    whole = predict_network(float32_network.predict, features)
-    picked = np.random.default_rng(seed).integers(0, 300, size=n_rows)
-    assert np.array_equal(predict_network(float32_network.predict, features[picked]), whole[picked])
-    assert np.array_equal(predict_network(float32_network.predict, sparse.csr_array(features[picked])), whole[picked])
+# Networks that change with the epochs, or can be given labels ----------------------------------------------
 
 
-@pytest.mark.parametrize("n_rows", [0, 1, 3, 4, 5, 8, 9])
-def test_predict_network__any_number_of_rows__full_batches_filled_with_zeros(n_rows):
-    shapes, fillers = [], []
+def test_fit_network__epochs__are_announced_and_their_end_is_too(tmp_path):
+    heard = []
 
-    def predict(batch):
-        assert not torch.is_grad_enabled()
-        shapes.append(tuple(batch.shape))
-        fillers.append(int((batch == 0).all(1).sum()))
-        return 10 * batch
+    class Listening(Scripted):
+        def begin_epoch(self, epoch):
+            heard.append(epoch)
 
-    features = np.arange(1.0, 2 * n_rows + 1).reshape(n_rows, 2)
-    found = predict_network(predict, features, batch_size=4)
-    assert np.array_equal(found, 10 * features)
-    assert shapes == [(4, 2)] * max(1, math.ceil(n_rows / 4))
-    assert sum(fillers) == 4 * len(shapes) - n_rows
-
-
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
-def test_predict_network__no_rows__empty_table_of_the_right_width(float32_network, make):
-    found = predict_network(float32_network.predict, make(np.zeros((0, 4), dtype=np.float32)))
-    assert found.shape == (0, 3)
-    assert found.dtype == np.float32
+    fit_scripted(doubts(0.3, 0.2, 0.1), [1, 0], kind=Listening)
+    assert heard == [1, 2, 3, None]
+    training = make_training(max_epochs=3, state_file=tmp_path / "state")
+    rows = Rows(np.zeros((1, 1)), np.ones((1, 1)))
+    for _ in range(2):
+        heard.clear()
+        fit_network(Listening([[0.5]] * 9), {"step": 1.0}, rows, None, training)
+    assert heard == [None], "a finished run has no epoch left"
 
 
-# Devices --------------------------------------------------------------------------------------------------
+def test_fit_network__direct_epochs__stopped_within_them__ends_as_the_undisturbed_run(tmp_path):
+    def start():
+        return make_hotvae(direct_epochs=3)
+
+    with pytest.raises(StoppedError):
+        fit_hotvae(start(), state_file=tmp_path / "state", watcher=StopAfter(2))
+    resumed = fit_hotvae(start(), state_file=tmp_path / "state")
+    assert_same_run(resumed, fit_hotvae(start()))
+    assert resumed[0].decoder.messages_on
 
 
-@pytest.mark.parametrize(
-    ("cuda", "mps", "expected"),
-    [(True, True, "cuda"), (True, False, "cuda"), (False, True, "mps"), (False, False, "cpu")],
-)
-def test_choose_device__auto__best_at_hand(monkeypatch, cuda, mps, expected):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
-    assert choose_device("auto").type == expected
-    assert choose_device("cpu") == CPU
+class GivenScripted(Scripted):
+    """Given any label of a row it is sure of nothing in epoch 1, and the better the later it is."""
+
+    conditional = True
+    selects_by_given = False
+
+    def predict(self, features, base_logits):
+        return super().predict(features, base_logits).expand(-1, 40)
+
+    def predict_given(self, features, given, base_logits):
+        assert base_logits is None
+        sure = 1 - 0.5 ** round(self.count.item())
+        truth = 1 - features[:, :1].expand(-1, 40)
+        assert (torch.isnan(given) | (given == truth))[:2].all()  # the rest fills up the batch
+        return torch.where(torch.isnan(given), truth * sure + (1 - truth) * (1 - sure), given)
 
 
-@pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps", "meta", "abacus", ""])
-def test_choose_device__absent_or_unknown__says_what_is_at_hand(monkeypatch, device):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match=rf"one at hand \(cpu\); got '{device}'\. Use device='auto'"):
-        choose_device(device)
+class GivenSelecting(GivenScripted):
+    selects_by_given = True
+
+
+@pytest.mark.parametrize(("kind", "best"), [(GivenScripted, 1), (GivenSelecting, 3)])
+def test_fit_network__network_that_can_be_given_labels__other_half_is_scored_and_may_select(kind, best):
+    """Probabilities of the right answer .5, .75, .875: log losses ln 2, ln(4/3), ln(8/7)."""
+    rows = Rows(np.arange(2.0)[:, None], np.repeat([[1.0], [0.0]], 40, axis=1))
+    network = kind(doubts(0.1, 0.2, 0.3))
+    values = {"max_epochs": 3, "learning_rate": 1.0, "optimizer": "adam", "schedule": "constant", "warmup_epochs": 0.0}
+    training = make_training(**values, clip_norm=0.0, average_decay=0.0)
+    history = fit_network(network, {"step": 1.0}, rows, rows, training)
+    expected = [math.log(2), math.log(4 / 3), math.log(8 / 7)]
+    assert history.column("validation_given_log_loss") == pytest.approx(expected)
+    assert history.column("validation_log_loss") == pytest.approx([-math.log(1 - doubt) for doubt in (0.1, 0.2, 0.3)])
+    assert history.best_epoch == best == round(network.count.item())
+
+
+def test_fit_network__hotvae_trained_to_be_given_labels__has_the_record_and_the_papers_has_not():
+    assert all(record["validation_given_log_loss"] > 0 for record in undisturbed()[1].records)
+    _, history = fit_hotvae(make_hotvae(conditional=False))
+    assert not any("validation_given_log_loss" in record for record in history.records)
+
+
+def test_fit_network__hardly_any_validation_label__nothing_is_scored_as_given():
+    """One observed label is either given or a target; when it is given there is nothing to score."""
+    found = set()
+    for seed in range(8):
+        validation = draw_rows(20, seed=1, missing=1.1)
+        validation.labels[0, 0] = 1.0
+        _, history = fit_hotvae(validation=validation, seed=seed, training=make_training(max_epochs=1))
+        found.add("validation_given_log_loss" in history.records[0])
+    assert found == {True, False}
 
 
 if __name__ == "__main__":

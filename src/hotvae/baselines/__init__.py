@@ -1,1 +1,1 @@
-"""The systems HOT-VAE is held against, one file each."""
+"""Baselines: the systems HOT-VAE is compared with."""

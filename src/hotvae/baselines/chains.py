@@ -4,14 +4,17 @@ With the labels in an order :math:`\pi` a chain is a joint distribution,
 
 .. math:: P(y \mid x) = \prod_t P(y_{\pi_t} \mid x, y_{\pi_1}, \ldots, y_{\pi_{t-1}}),
 
-whose factors are logistic regressions learned with the true labels before each. Marginals, and probabilities given that
-some labels are known, are sums over label sets: all of them where they are few, else draws whose noise is shared by
-all rows, weighted by how well they explain the known labels.
+whose factors are logistic regressions learned with the true labels before each. Marginals, and probabilities given
+some labels, are sums over label sets: all of them where they are few, else draws whose noise is shared by all rows,
+weighted by how well they explain the given labels. Scikit-learn's ClassifierChain predicts with the labels it has
+predicted so far and has no such sums.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -21,42 +24,29 @@ from scipy import sparse
 from scipy.special import expit, log_expit, softmax
 from torch import Tensor
 
-from hotvae.baselines.logistic import Odds, fit_logistic
-from hotvae.baselines.tensor_io import array, pack
+from hotvae.baselines.base import Held, TableClassifier
+from hotvae.baselines.scikit import Odds, fit_logistic
+from hotvae.baselines.tensor_io import array, pack_all
 from hotvae.config import require_choice, require_count
-from hotvae.estimators.base import LabelClassifier, LabelledRows
 from hotvae.estimators.per_label import (
     is_sparse,
     limited_threads,
     middle,
     require_candidates,
     squared_lengths,
-    unit_rows,
-    watch,
 )
 from hotvae.metrics import log_loss
-from hotvae.training.progress import Style
 
 # Cells (row, draw, label) held at a time.
 _CELLS_PER_BLOCK = 1 << 22
 
 
 class Chain(NamedTuple):
-    """One chain: an order of the labels, and the log odds of each given features and the labels before it.
+    """One chain: an order of the labels, and the log odds of each given features and the labels before it."""
 
-    Attributes
-    ----------
-    order : ndarray of shape (n_labels,)
-        Labels, first to last.
-    odds : Odds
-        How features act.
-    links : ndarray of shape (n_labels, n_labels)
-        ``links[j, l]`` is added to the log odds of label l when label j is present; 0 unless j comes before l.
-    """
-
-    order: NDArray[np.intp]
-    odds: Odds
-    links: NDArray[np.float64]
+    order: NDArray[np.intp]  # (n_labels,): labels, first to last
+    odds: Odds  # how features act
+    links: NDArray[np.float64]  # (n_labels, n_labels): [j, l] is what a present j adds to l's log odds, if before it
 
 
 def fit_chain(features: Any, labels: NDArray[Any], order: NDArray[np.intp], penalty: float) -> Chain:
@@ -71,19 +61,11 @@ def fit_chain(features: Any, labels: NDArray[Any], order: NDArray[np.intp], pena
     order : ndarray of int, shape (n_labels,)
         Labels, first to last.
     penalty : float
-        As in :func:`~hotvae.baselines.logistic.fit_logistic`.
+        As in :func:`~hotvae.baselines.scikit.fit_logistic`.
 
     Returns
     -------
     Chain
-
-    Examples
-    --------
-    >>> X = np.zeros((40, 1))
-    >>> Y = np.repeat([[0, 0], [1, 1]], 20, axis=0)
-    >>> chain = fit_chain(X, Y, np.array([1, 0]), penalty=0.1)
-    >>> bool(chain.links[1, 0] > 1), chain.links[0, 1].item()
-    (True, 0.0)
     """
     n_features, n_labels = features.shape[1], labels.shape[1]
     odds = Odds(np.zeros((n_features, n_labels)), np.zeros(n_labels))
@@ -104,7 +86,7 @@ def fit_chain(features: Any, labels: NDArray[Any], order: NDArray[np.intp], pena
 
 
 def walk_chain(
-    chain: Chain, base: NDArray[np.float64], noise: NDArray[np.float64] | None, known: NDArray[Any] | None
+    chain: Chain, base: NDArray[np.float64], noise: NDArray[np.float64] | None, given: NDArray[Any] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Follow a chain to label sets: draws, or all there are, with their weights.
 
@@ -116,24 +98,17 @@ def walk_chain(
         Log odds from the features alone.
     noise : ndarray of shape (n_draws, n_labels) or None
         Uniform numbers, shared by all rows; None goes through all label sets.
-    known : ndarray of shape (n_samples, n_labels) or None
-        1, 0, or NaN where nothing is known.
+    given : ndarray of shape (n_samples, n_labels) or None
+        Given labels: 1, 0, or NaN for the others.
 
     Returns
     -------
     sets : ndarray of shape (n_labels, n_samples, n_draws)
-        Label sets of 0 and 1, labels in the order of the chain; known labels as known.
+        Label sets of 0 and 1, labels in the order of the chain; given labels as given.
     log_weights : ndarray of shape (n_samples, n_draws)
         How much each set counts.
     probs : ndarray of shape (n_labels, n_samples, n_draws)
         Probability of each label given the labels before it.
-
-    Examples
-    --------
-    >>> chain = Chain(np.array([0, 1]), Odds(np.zeros((1, 2)), np.zeros(2)), np.array([[0.0, 2.0], [0.0, 0.0]]))
-    >>> sets, log_weights, _ = walk_chain(chain, np.zeros((1, 2)), None, None)
-    >>> sets[:, 0].T.tolist(), np.exp(log_weights[0]).round(2).tolist()
-    ([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [0.25, 0.25, 0.06, 0.44])
     """
     n_rows, n_labels = base.shape
     if noise is None:
@@ -146,141 +121,74 @@ def walk_chain(
     for place, label in enumerate(chain.order):
         odds = np.tensordot(chain.links[chain.order[:place], label], sets[:place], axes=1) + base[:, label, None]
         probs[place] = expit(odds)
-        told = np.full((n_rows, 1), np.nan) if known is None else known[:, label, None]
-        is_told = ~np.isnan(told)
+        own = np.full((n_rows, 1), np.nan) if given is None else given[:, label, None]
+        is_given = ~np.isnan(own)
         if noise is not None:
-            sets[place] = np.where(is_told, np.nan_to_num(told), noise[:, label] < probs[place])
-        # A draw already occurs as often as it is probable; only what it was told counts for or against it.
-        if noise is None or is_told.any():
+            sets[place] = np.where(is_given, np.nan_to_num(own), noise[:, label] < probs[place])
+        # A draw already occurs as often as it is probable; only given labels count for or against it.
+        if noise is None or is_given.any():
             log_probs = log_expit(np.where(sets[place] == 1, odds, -odds))
-            log_weights += log_probs if noise is None else np.where(is_told, log_probs, 0)
+            log_weights += log_probs if noise is None else np.where(is_given, log_probs, 0)
         if noise is None:
-            log_weights[is_told & (sets[place] != told)] = -np.inf
+            log_weights[is_given & (sets[place] != own)] = -np.inf
     return sets, log_weights, probs
 
 
-class LabelChain(LabelClassifier):
-    """Probabilistic classifier chain of logistic regressions (Dembczyński et al. 2010).
+@dataclass(kw_only=True, eq=False, repr=False)
+class _Chains(TableClassifier):
+    """What one chain and an ensemble of chains share: everything but the orders of the labels."""
 
-    Parameters
-    ----------
-    order : {"frequent", "given", "random"}
-        Labels from frequent to rare, as in the table, or at random.
-    n_draws : int
-        Label sets drawn for each row when there are more than this many possible; else all are summed, exactly.
-    penalties : sequence of float
-        Candidates for the penalty of all factors (see :class:`~hotvae.baselines.logistic.LogisticLabels`); validation
-        rows choose by the probability of their label sets, and without them the middle one is taken.
-    unit_length : bool or None
-        Scale rows to length 1. None does so for sparse features, which are usually bags of words.
-    validation_fraction : float
-        Share of rows held out to choose the penalty and thresholds.
-    random_state : int, RandomState or None
-        Decides the rows held out, a random order and the draws.
-    n_threads : int or None
-        CPU threads; None uses what is there.
-    progress : {"auto", "bar", "lines", "silent"}
-        How the search is shown.
-
-    Attributes
-    ----------
-    penalty_ : float
-        The penalty chosen.
-    chains_ : list of Chain
-        The chain; several in :class:`ChainEnsemble`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hotvae.baselines.chains import LabelChain
-    >>> rng = np.random.default_rng(0)
-    >>> X, first = rng.normal(size=(300, 2)), rng.integers(0, 2, size=300)
-    >>> model = LabelChain(random_state=0).fit(X, np.column_stack([first, first]))
-    >>> model.predict_proba(X[:1], given=[[1, np.nan]]).round(1)
-    array([[1., 1.]])
-    """
-
-    title = "classifier chain"
-    citation: ClassVar[str] = (
-        "Dembczyński, Cheng & Hüllermeier (2010). Bayes optimal multilabel classification via probabilistic "
-        "classifier chains. ICML."
-    )
     takes: ClassVar[str] = "tables, dense or sparse; every label observed"
-    cost: ClassVar[str] = "seconds to minutes; grows with rows times labels squared"
     accepts_missing_labels: ClassVar[bool] = False
-    conditional: bool = True
+    conditional = True
 
-    def __init__(
-        self,
-        *,
-        order: Literal["frequent", "given", "random"] = "frequent",
-        n_draws: int = 128,
-        penalties: Sequence[float] = (0.03, 0.1, 0.3, 1.0, 3.0),
-        unit_length: bool | None = None,
-        validation_fraction: float = 0.2,
-        random_state: int | np.random.RandomState | None = None,
-        n_threads: int | None = None,
-        progress: Style = "silent",
-    ) -> None:
-        self.order = order
-        self.n_draws = n_draws
-        self.penalties = penalties
-        self.unit_length = unit_length
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.progress = progress
+    n_draws: int = 128
+    penalties: Sequence[float] = (0.03, 0.1, 0.3, 1.0, 3.0)
+    unit_length: bool | None = None
 
+    @abstractmethod
     def _orders(self, labels: NDArray[Any], random: np.random.Generator) -> list[NDArray[np.intp]]:
         """Return the order of the labels in each chain."""
-        kind = require_choice("order", self.order, ("frequent", "given", "random"))
-        if kind == "frequent":
-            return [np.argsort(-labels.sum(axis=0), kind="stable")]
-        return [np.arange(labels.shape[1]) if kind == "given" else random.permutation(labels.shape[1])]
 
-    def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
+    def _fit(self, rows: Any, labels: NDArray[Any], held: Held | None, seed: int) -> None:
         require_count("n_draws", self.n_draws)
         penalties = require_candidates("penalties", self.penalties)
         self.noise_seed_ = seed
-        rows, labels = unit_rows(train.features, self.unit_length), train.labels.astype(np.float64)
+        labels = labels.astype(np.float64)
         first, *others = self._orders(labels, np.random.default_rng(seed))
-        whole = None if validation is None else ~np.isnan(validation.labels).any(axis=1)
-        with limited_threads(self.n_threads):
-            if validation is None or whole is None or not whole.any():
-                self.penalty_ = middle(penalties)
-                self.chains_ = [fit_chain(rows, labels, first, self.penalty_)]
-            else:
-                held = unit_rows(validation.features, self.unit_length)[np.flatnonzero(whole)]
-                truth = validation.labels[whole].astype(np.float64)
-                least = np.inf
-
-                def attempt(penalty: float) -> float:
-                    nonlocal least
-                    chain = fit_chain(rows, labels, first, penalty)
-                    loss = log_loss(truth, expit(_base(chain, held) + truth @ chain.links))
-                    if loss < least:
-                        least, self.penalty_, self.chains_ = loss, penalty, [chain]
-                    return loss
-
-                watch(attempt, penalties, self.progress, self.title)
-            self.chains_ += [fit_chain(rows, labels, order, self.penalty_) for order in others]
+        whole = np.empty(0, dtype=np.intp) if held is None else np.flatnonzero(~np.isnan(held[1]).any(axis=1))
+        if held is None or not whole.size:
+            self.penalty_ = middle(penalties)
+            chain = fit_chain(rows, labels, first, self.penalty_)
+        else:
+            held_rows, truth = held[0][whole], held[1][whole].astype(np.float64)
+            self.penalty_, chain = self._fit_best(
+                lambda penalty: fit_chain(rows, labels, first, penalty),
+                lambda chain: log_loss(truth, expit(chain.odds.logits(held_rows) + truth @ chain.links)),
+                penalties,
+            )
+        self.chains_ = [chain, *(fit_chain(rows, labels, order, self.penalty_) for order in others)]
 
     # Predicting -------------------------------------------------------------------------------------------
 
-    def _probs_given(self, features: Any, known: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
-        return self._marginals(unit_rows(features, self.unit_length), known)
+    def _predict(self, rows: Any) -> NDArray[np.floating[Any]]:
+        return self._marginals(rows, None)
+
+    def _probs_given(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        with limited_threads(self.n_threads):
+            return self._marginals(self._rows(features), given)
 
     def _draw_blocks(
-        self, features: Any, known: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
+        self, features: Any, given: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
     ) -> Iterator[NDArray[np.int8]]:
         """Yield blocks of draws, with the labels' dependence on each other."""
-        rows = unit_rows(features, self.unit_length)
-        known = np.full((rows.shape[0], self.n_labels_), np.nan, dtype=np.float32) if known is None else known
-        told = ~np.isnan(known).all(axis=1)
+        rows = self._rows(features)
+        given = np.full((rows.shape[0], self.n_labels_), np.nan, dtype=np.float32) if given is None else given
+        some = ~np.isnan(given).all(axis=1)
         for size in sizes:
             drawn = np.empty((size, rows.shape[0], self.n_labels_), dtype=np.int8)
-            drawn[:, ~told] = self._draw(rows[np.flatnonzero(~told)], size, random)
-            drawn[:, told] = self._draw_given(rows[np.flatnonzero(told)], known[told], size, random)
+            drawn[:, ~some] = self._draw(rows[np.flatnonzero(~some)], size, random)
+            drawn[:, some] = self._draw_given(rows[np.flatnonzero(some)], given[some], size, random)
             yield drawn
 
     def _draw(self, features: Any, n_draws: int, random: np.random.Generator) -> NDArray[np.int8]:
@@ -288,7 +196,7 @@ class LabelChain(LabelClassifier):
         drawn = np.empty((n_draws, features.shape[0], self.n_labels_), dtype=np.int8)
         which = random.integers(len(self.chains_), size=(n_draws, features.shape[0]))
         for number, chain in enumerate(self.chains_):
-            base = _base(chain, features)
+            base = chain.odds.logits(features)
             for draw in range(n_draws):  # draws of different rows are independent here: noise of their own
                 rows = np.flatnonzero(which[draw] == number)
                 state = np.zeros((len(rows), self.n_labels_))
@@ -299,18 +207,18 @@ class LabelChain(LabelClassifier):
         return drawn
 
     def _draw_given(
-        self, features: Any, known: NDArray[np.float32], n_draws: int, random: np.random.Generator
+        self, features: Any, given: NDArray[np.float32], n_draws: int, random: np.random.Generator
     ) -> NDArray[np.int8]:
         """Choose among the label sets behind the probabilities, each as often as it counts."""
-        drawn = np.empty((n_draws, len(known), self.n_labels_), dtype=np.int8)
+        drawn = np.empty((n_draws, len(given), self.n_labels_), dtype=np.int8)
         noise, step = self._shared_noise()
-        bases = [_base(chain, features) for chain in self.chains_]
-        for start in range(0, len(known), step):
+        bases = [chain.odds.logits(features) for chain in self.chains_]
+        for start in range(0, len(given), step):
             found, weights = [], []
             for number, (chain, base) in enumerate(zip(self.chains_, bases, strict=True)):
                 block = slice(start, start + step)
                 own_noise = None if noise is None else noise[number]
-                sets, log_weights, _ = walk_chain(chain, base[block], own_noise, known[block])
+                sets, log_weights, _ = walk_chain(chain, base[block], own_noise, given[block])
                 found.append(sets[np.argsort(chain.order)])
                 weights.append(log_weights)
             every = np.concatenate(found, axis=2)
@@ -327,33 +235,28 @@ class LabelChain(LabelClassifier):
         n_sets = 2**self.n_labels_ if exact else self.n_draws
         return noise, max(1, _CELLS_PER_BLOCK // (n_sets * self.n_labels_))
 
-    def _probs(self, features: Any) -> NDArray[np.floating[Any]]:
-        return self._marginals(unit_rows(features, self.unit_length), None)
-
-    def _marginals(self, features: Any, known: NDArray[Any] | None) -> NDArray[np.floating[Any]]:
-        """Weighted means over label sets; chains count by how well they explain what is known."""
+    def _marginals(self, features: Any, given: NDArray[Any] | None) -> NDArray[np.floating[Any]]:
+        """Weighted means over label sets; chains count by how well they explain the given labels."""
         noise, step = self._shared_noise()
-        n_rows = features.shape[0]
-        marginals = np.empty((n_rows, self.n_labels_))
-        with limited_threads(self.n_threads):
-            bases = [_base(chain, features) for chain in self.chains_]
-            for start in range(0, n_rows, step):
-                block = slice(start, start + step)
-                told = None if known is None else known[block]
-                marginals[block] = self._block_marginals([base[block] for base in bases], noise, told)
+        marginals = np.empty((features.shape[0], self.n_labels_))
+        bases = [chain.odds.logits(features) for chain in self.chains_]
+        for start in range(0, len(marginals), step):
+            block = slice(start, start + step)
+            own = None if given is None else given[block]
+            marginals[block] = self._block_marginals([base[block] for base in bases], noise, own)
         return marginals
 
     def _block_marginals(
-        self, bases: list[NDArray[np.float64]], noise: NDArray[np.float64] | None, known: NDArray[Any] | None
+        self, bases: list[NDArray[np.float64]], noise: NDArray[np.float64] | None, given: NDArray[Any] | None
     ) -> NDArray[np.float64]:
         shape = (len(bases[0]), 1)
         shift, totals, sums = np.full(shape, -np.inf), np.zeros(shape), np.zeros(bases[0].shape)
         for number, (chain, base) in enumerate(zip(self.chains_, bases, strict=True)):
-            sets, log_weights, probs = walk_chain(chain, base, None if noise is None else noise[number], known)
+            sets, log_weights, probs = walk_chain(chain, base, None if noise is None else noise[number], given)
             if noise is not None:
-                # Where nothing is known, the probability given the labels before has less noise than the drawn label.
-                told = np.zeros(shape, dtype=bool) if known is None else ~np.isnan(known).all(axis=1, keepdims=True)
-                sets = np.where(told, sets, probs)
+                # Where no label is given, the probability given those before has less noise than the drawn label.
+                some = np.zeros(shape, dtype=bool) if given is None else ~np.isnan(given).all(axis=1, keepdims=True)
+                sets = np.where(some, sets, probs)
             # Weights can be smaller than any float: all are taken relative to the largest so far.
             largest = np.maximum(shift, log_weights.max(axis=1, keepdims=True))
             weights, rescale = np.exp(log_weights - largest), np.exp(shift - largest)
@@ -367,21 +270,19 @@ class LabelChain(LabelClassifier):
     # Saving -----------------------------------------------------------------------------------------------
 
     def _learned(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        parts = {
-            "order": [chain.order for chain in self.chains_],
-            "weights": [chain.odds.weights for chain in self.chains_],
-            "intercepts": [chain.odds.intercepts for chain in self.chains_],
-            "links": [chain.links for chain in self.chains_],
+        tables = {
+            "order": np.array([chain.order for chain in self.chains_]),
+            "weights": np.array([chain.odds.weights for chain in self.chains_]),
+            "intercepts": np.array([chain.odds.intercepts for chain in self.chains_]),
+            "links": np.array([chain.links for chain in self.chains_]),
         }
-        tensors = [pack(name, np.array(values)) for name, values in parts.items()]
-        notes = {"penalty": self.penalty_, "noise_seed": self.noise_seed_}
-        return notes, {name: tensor for part in tensors for name, tensor in part.items()}
+        return {"penalty": self.penalty_, "noise_seed": self.noise_seed_}, pack_all(tables)
 
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.penalty_, self.noise_seed_ = config["penalty"], config["noise_seed"]
         n_labels = self.n_labels_
         orders = array("order", tensors, (None, n_labels))
-        weights = array("weights", tensors, (len(orders), self.scaler_.n_features_out, n_labels))
+        weights = array("weights", tensors, (len(orders), self.features_.n_features_out, n_labels))
         intercepts = array("intercepts", tensors, (len(orders), n_labels))
         links = array("links", tensors, (len(orders), n_labels, n_labels))
         if (np.sort(orders, axis=1) != np.arange(n_labels)).any():
@@ -389,10 +290,54 @@ class LabelChain(LabelClassifier):
         self.chains_ = [Chain(order, Odds(weights[i], intercepts[i]), links[i]) for i, order in enumerate(orders)]
 
 
-class ChainEnsemble(LabelChain):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LabelChain(_Chains):
+    """Probabilistic classifier chain of logistic regressions (Dembczyński et al. 2010).
+
+    Parameters
+    ----------
+    order : {"frequent", "given", "random"}
+        Labels from frequent to rare, as in the table, or at random.
+    n_draws : int
+        Label sets drawn for each row when there are more than this many possible; else all are summed, exactly.
+    penalties : sequence of float
+        Candidates for the penalty of all factors (see :class:`~hotvae.baselines.scikit.LogisticLabels`); validation
+        rows choose by the probability of their label sets, and without them the middle one is taken.
+    unit_length : bool or None
+        Scale rows to length 1. None does so for sparse features, which are usually bags of words.
+    validation_fraction, random_state, n_threads, progress
+        As in :class:`~hotvae.baselines.base.TableClassifier`.
+
+    Attributes
+    ----------
+    penalty_ : float
+        The penalty chosen.
+    chains_ : list of Chain
+        The chain; several in :class:`ChainEnsemble`.
+    """
+
+    title = "classifier chain"
+    citation: ClassVar[str] = (
+        "Dembczyński, Cheng & Hüllermeier (2010). Bayes optimal multilabel classification via probabilistic "
+        "classifier chains. ICML."
+    )
+    cost: ClassVar[str] = "seconds to minutes; grows with rows times labels squared"
+
+    order: Literal["frequent", "given", "random"] = "frequent"
+
+    def _orders(self, labels: NDArray[Any], random: np.random.Generator) -> list[NDArray[np.intp]]:
+        """Return the order of the labels in each chain."""
+        kind = require_choice("order", self.order, ("frequent", "given", "random"))
+        if kind == "frequent":
+            return [np.argsort(-labels.sum(axis=0), kind="stable")]
+        return [np.arange(labels.shape[1]) if kind == "given" else random.permutation(labels.shape[1])]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ChainEnsemble(_Chains):
     """Ensemble of probabilistic classifier chains in random orders (Read et al. 2011).
 
-    The chains are averaged as distributions: given known labels, each counts by how well it explains them.
+    The chains are averaged as distributions: given some labels, each counts by how well it explains them.
 
     Parameters
     ----------
@@ -404,16 +349,6 @@ class ChainEnsemble(LabelChain):
         As in :class:`LabelChain`; chosen with the first chain.
     unit_length, validation_fraction, random_state, n_threads, progress
         As in :class:`LabelChain`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hotvae.baselines.chains import ChainEnsemble
-    >>> X = np.linspace(-1, 1, 100)[:, None]
-    >>> Y = np.column_stack([X[:, 0] > 0, X[:, 0] < 0.5])
-    >>> ChainEnsemble(n_chains=3, random_state=0).fit(X, Y).predict([[0.9], [-0.9]])
-    array([[1, 0],
-           [0, 1]])
     """
 
     title = "ensemble of chains"
@@ -422,32 +357,8 @@ class ChainEnsemble(LabelChain):
     )
     cost: ClassVar[str] = "minutes; as many times a chain as there are chains"
 
-    def __init__(
-        self,
-        *,
-        n_chains: int = 10,
-        n_draws: int = 32,
-        penalties: Sequence[float] = (0.03, 0.1, 0.3, 1.0, 3.0),
-        unit_length: bool | None = None,
-        validation_fraction: float = 0.2,
-        random_state: int | np.random.RandomState | None = None,
-        n_threads: int | None = None,
-        progress: Style = "silent",
-    ) -> None:
-        self.n_chains = n_chains
-        self.n_draws = n_draws
-        self.penalties = penalties
-        self.unit_length = unit_length
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.progress = progress
+    n_chains: int = 10
+    n_draws: int = 32
 
     def _orders(self, labels: NDArray[Any], random: np.random.Generator) -> list[NDArray[np.intp]]:
         return [random.permutation(labels.shape[1]) for _ in range(require_count("n_chains", self.n_chains))]
-
-
-def _base(chain: Chain, features: Any) -> NDArray[np.float64]:
-    """Log odds from the features alone."""
-    base: NDArray[np.float64] = features @ chain.odds.weights + chain.odds.intercepts
-    return base

@@ -10,21 +10,21 @@ all three estimated from training rows, whose neighbours never include themselve
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hotvae.baselines.base import Held, TableClassifier
 from hotvae.baselines.nearest import nearest_rows, neighbour_sums
-from hotvae.baselines.tensor_io import array, pack, unpack
+from hotvae.baselines.tensor_io import array, pack_all, unpack
 from hotvae.config import require_count, require_number
-from hotvae.estimators.base import LabelClassifier, LabelledRows
-from hotvae.estimators.per_label import limited_threads, unit_rows
-from hotvae.training.progress import Style
 
 
-class MLkNN(LabelClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class MLkNN(TableClassifier):
     """Multi-label k nearest neighbours (Zhang and Zhou 2007).
 
     Parameters
@@ -36,14 +36,8 @@ class MLkNN(LabelClassifier):
     unit_length : bool or None
         Scale rows to length 1 before distances are taken, which makes them cosine distances. None does so for
         sparse features, which are usually bags of words.
-    validation_fraction : float
-        Share of rows held out for thresholds; they are nobody's neighbours.
-    random_state : int, RandomState or None
-        Decides the rows held out.
-    n_threads : int or None
-        CPU threads; None uses what is there.
-    progress : {"auto", "bar", "lines", "silent"}
-        Accepted as everywhere; fitting is a single step.
+    validation_fraction, random_state, n_threads, progress
+        As in :class:`~hotvae.baselines.base.TableClassifier`; rows held out do not count as neighbours.
 
     Attributes
     ----------
@@ -71,35 +65,18 @@ class MLkNN(LabelClassifier):
     cost: ClassVar[str] = "seconds; grows with rows squared"
     accepts_missing_labels: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        *,
-        n_neighbours: int = 10,
-        smoothing: float = 1.0,
-        unit_length: bool | None = None,
-        validation_fraction: float = 0.2,
-        random_state: int | np.random.RandomState | None = None,
-        n_threads: int | None = None,
-        progress: Style = "silent",
-    ) -> None:
-        self.n_neighbours = n_neighbours
-        self.smoothing = smoothing
-        self.unit_length = unit_length
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.progress = progress
+    n_neighbours: int = 10
+    smoothing: float = 1.0
+    unit_length: bool | None = None
 
-    def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
+    def _fit(self, rows: Any, labels: NDArray[Any], held: Held | None, seed: int) -> None:
         most = require_count("n_neighbours", self.n_neighbours)
         smoothing = require_number("smoothing", self.smoothing, above=True)
-        self._rows = unit_rows(train.features, self.unit_length)
-        self._row_labels = train.labels.astype(np.float64)
+        self._kept_rows = rows
+        self._row_labels = labels.astype(np.float64)
         n_rows = len(self._row_labels)
         n_counts = min(most, n_rows - 1) + 1
-        with limited_threads(self.n_threads):
-            neighbours = nearest_rows(self._rows, self._rows, n_counts - 1, skip_self=True)
-            counts = neighbour_sums(neighbours, self._row_labels).astype(np.intp)
+        counts = self._counts(nearest_rows(rows, rows, n_counts - 1, skip_self=True))
         # One histogram for all labels: rows with the label in the first half, rows without it in the second.
         place = counts + n_counts * np.arange(self.n_labels_)
         present = self._row_labels == 1
@@ -109,11 +86,11 @@ class MLkNN(LabelClassifier):
         )
         self.prior_ = (smoothing + present.sum(axis=0)) / (2 * smoothing + n_rows)
 
-    def _probs(self, features: Any) -> NDArray[np.floating[Any]]:
-        n_counts = self.given_present_.shape[1]
-        with limited_threads(self.n_threads):
-            neighbours = nearest_rows(unit_rows(features, self.unit_length), self._rows, n_counts - 1)
-            counts = neighbour_sums(neighbours, self._row_labels).astype(np.intp)
+    def _counts(self, neighbours: NDArray[np.intp]) -> NDArray[np.intp]:
+        return neighbour_sums(neighbours, self._row_labels).astype(np.intp)
+
+    def _predict(self, rows: Any) -> NDArray[np.floating[Any]]:
+        counts = self._counts(nearest_rows(rows, self._kept_rows, self.given_present_.shape[1] - 1))
         labels = np.arange(self.n_labels_)
         present = self.prior_ * self.given_present_[labels, counts]
         absent = (1 - self.prior_) * self.given_absent_[labels, counts]
@@ -121,17 +98,19 @@ class MLkNN(LabelClassifier):
         return probs
 
     def _learned(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        return {}, {
-            **pack("rows", self._rows),
-            **pack("row_labels", self._row_labels.astype(np.uint8)),
-            **pack("prior", self.prior_),
-            **pack("given_present", self.given_present_),
-            **pack("given_absent", self.given_absent_),
-        }
+        return {}, pack_all(
+            {
+                "rows": self._kept_rows,
+                "row_labels": self._row_labels.astype(np.uint8),
+                "prior": self.prior_,
+                "given_present": self.given_present_,
+                "given_absent": self.given_absent_,
+            }
+        )
 
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        self._rows = unpack("rows", tensors)
-        self._row_labels = array("row_labels", tensors, (self._rows.shape[0], self.n_labels_)).astype(np.float64)
+        self._kept_rows = unpack("rows", tensors)
+        self._row_labels = array("row_labels", tensors, (self._kept_rows.shape[0], self.n_labels_)).astype(np.float64)
         self.prior_ = array("prior", tensors, (self.n_labels_,))
         self.given_present_ = array("given_present", tensors, (self.n_labels_, None))
         self.given_absent_ = array("given_absent", tensors, self.given_present_.shape)

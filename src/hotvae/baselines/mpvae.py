@@ -1,36 +1,130 @@
 """MPVAE: disentangled variational autoencoder with a multivariate probit (Bai et al. 2020)."""
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-import os
-from collections.abc import Mapping
-from typing import ClassVar, cast
-
-import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
+from torch.special import ndtri
 
-from hotvae.baselines.probit import ProbitClassifier
-from hotvae.config import (
-    FrontConfig,
-    NetConfig,
-    Optimizer,
-    Precision,
-    Scaling,
-    Schedule,
-    TrainConfig,
-    require_count,
-    require_number,
-    require_widths,
-)
-from hotvae.net.latent import aligned_kl
+from hotvae.config import NetConfig, require_number, require_widths
+from hotvae.estimators.network import NetworkClassifier
+from hotvae.net.base_logits import BaseScale
+from hotvae.net.encoders import MLPEncoder, code_labels
+from hotvae.net.latent import Gaussian, aligned_kl, sample
 from hotvae.net.losses import ranking_loss
-from hotvae.net.mpvae import MPVAENet
-from hotvae.training.loop import Terms
-from hotvae.training.progress import Style
+from hotvae.net.perceptron import perceptron
+from hotvae.net.probit import ProbitHead, set_bias
+from hotvae.types import Features, Labels, Logits, PerSample, Probs
+
+N_LIKELIHOOD_DRAWS = 100
+"""Draws that estimate the joint likelihood, shared by the rows of a batch."""
+
+# The logistic curve is nearly a normal distribution function whose scores are this much smaller.
+_LOGITS_PER_SCORE = 1.702
 
 
-class MPVAE(ProbitClassifier):
+@dataclass(frozen=True)
+class MPVAEOutput:
+    """Both branches of one pass in training: their Gaussians and the probit scores decoded from a sample of each."""
+
+    feature: Gaussian
+    label: Gaussian
+    feature_scores: Logits
+    label_scores: Logits
+
+
+class MPVAENet(nn.Module):
+    """Features, and features with labels, each become a Gaussian; a shared decoder reads a sample and the features.
+
+    Parameters
+    ----------
+    n_features, n_labels : int
+        Columns of the two tables.
+    dim : int
+        Width of the latent space.
+    rank : int
+        Common causes in the covariance of the labels.
+    encoder_widths, label_encoder_widths, decoder_widths : sequence of int
+        Hidden widths.
+    dropout : float
+        Share of units dropped after each hidden layer.
+    initial_logits : Tensor of shape (label,), optional
+        Logits of the prevalences.
+    has_base : bool
+        Whether rows come with base logits (:mod:`hotvae.net.base_logits`).
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_labels: int,
+        dim: int,
+        rank: int,
+        encoder_widths: Sequence[int],
+        label_encoder_widths: Sequence[int],
+        decoder_widths: Sequence[int],
+        dropout: float = 0.0,
+        initial_logits: Float[Tensor, " label"] | None = None,
+        has_base: bool = False,
+    ) -> None:
+        super().__init__()
+        self.base = BaseScale(n_labels) if has_base else None
+        self.feature_encoder = MLPEncoder(n_features, encoder_widths, dim, dropout)
+        self.label_encoder = MLPEncoder(n_features + n_labels, label_encoder_widths, dim, dropout)
+        self.decoder = perceptron(n_features + dim, decoder_widths, n_labels, dropout)
+        self.head = ProbitHead(n_labels, rank)
+        if initial_logits is not None:
+            set_bias(self.decoder, ndtri((initial_logits * (not has_base)).sigmoid()))
+
+    def decode(self, features: Features, latent: Float[Tensor, "batch 1 dim"]) -> Logits:
+        """Probit scores of a latent value and the features it belongs to."""
+        answer: Logits = self.decoder(torch.cat([features, latent.squeeze(1)], -1))
+        return answer
+
+    def _decoded(self, features: Features, latent: Float[Tensor, "batch 1 dim"], base_logits: Logits | None) -> Logits:
+        scores = self.decode(features, latent)
+        if self.base is None or base_logits is None:
+            return scores
+        return self.base.add(scores, base_logits / _LOGITS_PER_SCORE)
+
+    def forward(self, features: Features, labels: Labels, base_logits: Logits | None = None) -> MPVAEOutput:
+        """Encode both branches, sample each latent once, decode both."""
+        feature = self.feature_encoder(features)
+        label = self.label_encoder(torch.cat([features, code_labels(labels)], -1))
+        feature_scores, label_scores = (
+            self._decoded(features, sample(branch, torch.randn_like(branch.mean)), base_logits)
+            for branch in (feature, label)
+        )
+        return MPVAEOutput(feature, label, feature_scores, label_scores)
+
+    def loss(self, features: Features, labels: Labels, base_logits: Logits | None = None) -> dict[str, PerSample]:
+        """Joint likelihood, ranking and divergence of both branches, a number per row each."""
+        output = self(features, labels, base_logits)
+        scores = (output.feature_scores, output.label_scores)
+        any_observed = (~torch.isnan(labels)).any(-1).to(labels.dtype)
+        # Both branches share the draws behind the likelihood.
+        nll = self.head.nll(torch.cat(scores), labels.repeat(2, 1), N_LIKELIHOOD_DRAWS).unflatten(0, (2, -1)).sum(0)
+        return {
+            "nll": nll,
+            "ranking": ranking_loss(self.head(scores[0]), labels) + ranking_loss(self.head(scores[1]), labels),
+            "kl": aligned_kl(output.label, output.feature) * any_observed,
+        }
+
+    def scores(self, features: Features, base_logits: Logits | None = None) -> Logits:
+        """Probit scores at the latent mean of the feature branch."""
+        return self._decoded(features, self.feature_encoder(features).mean, base_logits)
+
+    def predict(self, features: Features, base_logits: Logits | None = None) -> Probs:
+        """Marginal probabilities of a batch, in closed form."""
+        answer: Probs = self.head(self.scores(features, base_logits))
+        return answer
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MPVAE(NetworkClassifier):
     """Features, and features with labels, meet in a latent space; labels follow a multivariate probit.
 
     Beside probabilities it draws whole communities (:meth:`sample`) and predicts labels given others
@@ -48,29 +142,20 @@ class MPVAE(ProbitClassifier):
         Share of units dropped while training.
     nll_weight, ranking_weight, kl_weight : float
         Weights of the joint likelihood, of the ranking loss of the marginals and of the divergence between branches.
-    ranking_scale : float
-        Steepness of the ranking loss.
-    n_likelihood_draws : int
-        Draws that estimate the joint likelihood, shared by the rows of a batch.
     covariance_epochs : int
         Epochs in which, after training, the covariance learns on while the marginals stay as they are: the epoch that
         is kept is chosen by marginals, often before the covariance has settled. 0 leaves it as it is.
-    n_conditional_draws : int
-        Draws behind a prediction given other labels, shared by all rows.
-    scaling, clamp, spatial_units, spatial_columns, landmarks, latent_neighbours, ridge_start
-        As in :class:`~hotvae.HotVAEClassifier`.
-    max_epochs, batch_size, learning_rate, weight_decay, optimizer, schedule, warmup_epochs, clip_norm, average_decay
-        As in :class:`~hotvae.HotVAEClassifier`.
-    selection_metric, patience, validation_fraction, precision, random_state, device, n_threads, progress, state_file
+    base, latent_neighbours, training, features, validation_fraction, random_state
         As in :class:`~hotvae.HotVAEClassifier`.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from hotvae import Training
     >>> from hotvae.baselines.mpvae import MPVAE
     >>> X = np.linspace(-1, 1, 200)[:, None]
     >>> Y = np.column_stack([X[:, 0] > 0, X[:, 0] < 0.5])
-    >>> model = MPVAE(max_epochs=30, encoder_widths=(32,), random_state=0).fit(X, Y)
+    >>> model = MPVAE(encoder_widths=(32,), training=Training(max_epochs=30), random_state=0).fit(X, Y)
     >>> model.predict([[0.8]])
     array([[1, 0]])
     >>> model.sample([[0.8]], n_draws=3, random_state=0).shape
@@ -78,6 +163,8 @@ class MPVAE(ProbitClassifier):
     """
 
     title = "MPVAE"
+    conditional = True
+    draws = (1024, N_LIKELIHOOD_DRAWS)
     citation: ClassVar[str] = (
         "Bai, Kong & Gomes (2020). Disentangled variational autoencoder based multi-label classification with "
         "covariance-aware multivariate probit model. IJCAI."
@@ -85,86 +172,18 @@ class MPVAE(ProbitClassifier):
     takes: ClassVar[str] = "tables, dense or sparse; labels may have gaps"
     cost: ClassVar[str] = "minutes; grows with rows times labels times draws"
 
-    def __init__(
-        self,
-        *,
-        dim: int = NetConfig.dim,
-        rank: int | None = None,
-        encoder_widths: tuple[int, ...] = NetConfig.encoder_widths,
-        label_encoder_widths: tuple[int, ...] = (256,),
-        decoder_widths: tuple[int, ...] = (256,),
-        encoder_dropout: float = NetConfig.encoder_dropout,
-        nll_weight: float = 1.0,
-        ranking_weight: float = 1.0,
-        kl_weight: float = 1.0,
-        ranking_scale: float = 5.0,
-        n_likelihood_draws: int = 100,
-        covariance_epochs: int = 30,
-        n_conditional_draws: int = 1024,
-        scaling: Scaling = FrontConfig.scaling,
-        clamp: bool = FrontConfig.clamp,
-        spatial_units: int = FrontConfig.spatial_units,
-        spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
-        landmarks: int = FrontConfig.landmarks,
-        latent_neighbours: int = 0,
-        ridge_start: bool = FrontConfig.ridge_start,
-        max_epochs: int = TrainConfig.max_epochs,
-        batch_size: int = TrainConfig.batch_size,
-        learning_rate: float = TrainConfig.learning_rate,
-        weight_decay: float = TrainConfig.weight_decay,
-        optimizer: Optimizer = TrainConfig.optimizer,
-        schedule: Schedule = TrainConfig.schedule,
-        warmup_epochs: float = TrainConfig.warmup_epochs,
-        clip_norm: float = TrainConfig.clip_norm,
-        average_decay: float = TrainConfig.average_decay,
-        selection_metric: str = TrainConfig.selection_metric,
-        patience: int = TrainConfig.patience,
-        validation_fraction: float = 0.2,
-        precision: Precision = TrainConfig.precision,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        n_threads: int | None = 1,
-        progress: Style = "silent",
-        state_file: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self.dim = dim
-        self.rank = rank
-        self.encoder_widths = encoder_widths
-        self.label_encoder_widths = label_encoder_widths
-        self.decoder_widths = decoder_widths
-        self.encoder_dropout = encoder_dropout
-        self.nll_weight = nll_weight
-        self.ranking_weight = ranking_weight
-        self.kl_weight = kl_weight
-        self.ranking_scale = ranking_scale
-        self.n_likelihood_draws = n_likelihood_draws
-        self.covariance_epochs = covariance_epochs
-        self.n_conditional_draws = n_conditional_draws
-        self.scaling = scaling
-        self.clamp = clamp
-        self.spatial_units = spatial_units
-        self.spatial_columns = spatial_columns
-        self.landmarks = landmarks
-        self.latent_neighbours = latent_neighbours
-        self.ridge_start = ridge_start
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.schedule = schedule
-        self.warmup_epochs = warmup_epochs
-        self.clip_norm = clip_norm
-        self.average_decay = average_decay
-        self.selection_metric = selection_metric
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.precision = precision
-        self.random_state = random_state
-        self.device = device
-        self.n_threads = n_threads
-        self.progress = progress
-        self.state_file = state_file
+    dim: int = NetConfig.dim
+    rank: int | None = None
+    encoder_widths: tuple[int, ...] = NetConfig.encoder_widths
+    label_encoder_widths: tuple[int, ...] = (256,)
+    decoder_widths: tuple[int, ...] = (256,)
+    encoder_dropout: float = NetConfig.encoder_dropout
+    nll_weight: float = 1.0
+    ranking_weight: float = 1.0
+    kl_weight: float = 1.0
+    covariance_epochs: int = 30
+    base: Literal["ridge"] | None = None
+    latent_neighbours: int = 0
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
         config = self._config(NetConfig)
@@ -178,24 +197,9 @@ class MPVAE(ProbitClassifier):
             require_widths("decoder_widths", self.decoder_widths),
             config.encoder_dropout,
             initial_logits,
-            self.ridge_start,
+            self._has_base(),
         )
 
-    def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:
+    def _weights(self) -> Mapping[str, float]:
         names = ("nll", "ranking", "kl")
-        weights = {name: require_number(f"{name}_weight", getattr(self, f"{name}_weight")) for name in names}
-        scale = require_number("ranking_scale", self.ranking_scale, above=True)
-        n_draws = require_count("n_likelihood_draws", self.n_likelihood_draws)
-        head = cast(MPVAENet, network).head
-
-        def terms(features: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
-            output = network(features, labels)
-            scores = (output.feature_scores, output.label_scores)
-            any_observed = (~torch.isnan(labels)).any(-1).to(labels.dtype)
-            return {
-                "nll": head.nll(torch.cat(scores), labels.repeat(2, 1), n_draws).unflatten(0, (2, -1)).sum(0),
-                "ranking": ranking_loss(head(scores[0]), labels, scale) + ranking_loss(head(scores[1]), labels, scale),
-                "kl": aligned_kl(output.label, output.feature) * any_observed,
-            }
-
-        return terms, weights
+        return {name: require_number(f"{name}_weight", getattr(self, f"{name}_weight")) for name in names}

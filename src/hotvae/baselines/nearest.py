@@ -1,4 +1,7 @@
-"""The nearest rows of a table, in blocks: exact, dense or sparse, with ties that do not depend on the blocks."""
+"""Nearest rows of a table, in blocks: exact, dense or sparse, with ties that do not depend on the blocks.
+
+Scikit-learn's NearestNeighbors leaves open which of equally near rows it takes, and bags of words have many of them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from scipy import sparse
 
 from hotvae.estimators.per_label import dense, is_sparse, squared_lengths
 
-# Distances held at a time: 1 MB in 64 bits, which stay in the cache and are not asked of the system anew each time.
+# Distances held at a time: 1 MB in 64 bits, which stay in the cache.
 _CELLS_PER_BLOCK = 1 << 17
 
 
@@ -36,17 +39,6 @@ def nearest_rows(queries: Any, rows: Any, n_neighbours: int, *, skip_self: bool 
     -------
     ndarray of int, shape (n_queries, n_neighbours)
         Row numbers, ascending.
-
-    Examples
-    --------
-    >>> places = np.array([[0.0], [1.0], [1.5], [9.0]])
-    >>> nearest_rows(places, places, 2)
-    array([[0, 1],
-           [1, 2],
-           [1, 2],
-           [2, 3]])
-    >>> nearest_rows(places, places, 1, skip_self=True).ravel()
-    array([1, 2, 1, 2])
     """
     n_rows = rows.shape[0]
     lengths = squared_lengths(rows)
@@ -80,12 +72,6 @@ def smallest(values: NDArray[Any], n: int) -> NDArray[np.intp]:
     Returns
     -------
     ndarray of int, shape (n_rows, n)
-
-    Examples
-    --------
-    >>> smallest(np.array([[3, 1, 2, 1], [0, 0, 0, 0]]), 2)
-    array([[1, 3],
-           [0, 1]])
     """
     if n == 0:
         return np.empty((len(values), 0), dtype=np.intp)
@@ -114,11 +100,6 @@ def neighbour_sums(neighbours: NDArray[np.intp], table: Any) -> NDArray[np.float
     Returns
     -------
     ndarray of shape (n_queries, n_columns)
-
-    Examples
-    --------
-    >>> neighbour_sums(np.array([[0, 2]]), np.array([[1.0, 0.0], [5.0, 5.0], [1.0, 1.0]]))
-    array([[2., 1.]])
     """
     n_queries, n_neighbours = neighbours.shape
     starts = np.arange(0, neighbours.size + 1, n_neighbours) if n_neighbours else np.zeros(n_queries + 1, dtype=int)

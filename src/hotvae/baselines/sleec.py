@@ -13,6 +13,7 @@ neighbours there. Several such learners, which differ in clusters and ties, are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,57 +23,38 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from sklearn.cluster import MiniBatchKMeans
 from torch import Tensor
 
+from hotvae.baselines.base import Held, TableClassifier
 from hotvae.baselines.nearest import nearest_rows, neighbour_sums, smallest
 from hotvae.baselines.tensor_io import array, pack, unpack
 from hotvae.config import require_count, require_number
-from hotvae.estimators.base import LabelClassifier, LabelledRows
 from hotvae.estimators.per_label import (
     dense,
     label_rates,
-    limited_threads,
     middle,
     require_candidates,
     squared_lengths,
-    unit_rows,
     watch,
 )
 from hotvae.metrics import log_loss, precision_at_k
-from hotvae.training.progress import Style
 
 # Rows of an inner-product matrix that are held at a time.
 _ROWS_AT_ONCE = 512
-# Directions beyond the wanted ones that keep the power iteration honest.
+# Directions beyond the wanted ones, which make the power iteration accurate.
 _SPARE_DIRECTIONS = 10
 
 
 class Cluster(NamedTuple):
-    """What is known of one cluster.
+    """The training rows of one cluster and their embeddings."""
 
-    Attributes
-    ----------
-    rows : ndarray of int
-        Training rows.
-    regressor : ndarray of shape (n_features, dim)
-        From features to embeddings (V).
-    embeddings : ndarray of shape (n_rows, dim)
-        The training rows, embedded by the regressor.
-    """
-
-    rows: NDArray[np.intp]
-    regressor: NDArray[np.float64]
-    embeddings: NDArray[np.float64]
+    rows: NDArray[np.intp]  # numbers of the training rows
+    regressor: NDArray[np.float64]  # (n_features, dim): from features to embeddings (V)
+    embeddings: NDArray[np.float64]  # (n_rows, dim): the training rows, embedded by the regressor
 
 
 class Learner(NamedTuple):
-    """Clusters and their centres.
+    """Clusters and their centres."""
 
-    Attributes
-    ----------
-    centres : ndarray of shape (n_clusters, n_features)
-    clusters : list of Cluster
-    """
-
-    centres: NDArray[np.float64]
+    centres: NDArray[np.float64]  # (n_clusters, n_features)
     clusters: list[Cluster]
 
 
@@ -84,7 +66,7 @@ def label_neighbours(labels: Any, n_neighbours: int, random: np.random.Generator
     labels : csr_array of shape (n_samples, n_labels)
         0 and 1.
     n_neighbours : int
-        Rows that each row chooses, itself among them where nobody shares more labels; ties fall at random.
+        Rows that each row chooses, itself among them if no other row shares more labels; ties are broken at random.
     random : Generator
         Breaks ties.
 
@@ -92,15 +74,6 @@ def label_neighbours(labels: Any, n_neighbours: int, random: np.random.Generator
     -------
     csr_array of shape (n_samples, n_samples)
         1 where one of the two rows chose the other, and on the diagonal.
-
-    Examples
-    --------
-    >>> labels = sparse.csr_array([[1, 1, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1]])
-    >>> label_neighbours(labels, 2, np.random.default_rng(0)).toarray().astype(int)
-    array([[1, 1, 0, 0],
-           [1, 1, 0, 0],
-           [0, 0, 1, 1],
-           [0, 0, 1, 1]])
     """
     n_rows = labels.shape[0]
     chosen = np.empty((n_rows, n_neighbours), dtype=np.intp)
@@ -131,12 +104,6 @@ def masked_products(left: Any, right: Any, mask: sparse.csr_array) -> NDArray[np
     -------
     ndarray of shape (n_pairs,)
         In the order of ``mask.data``.
-
-    Examples
-    --------
-    >>> table = np.array([[1.0, 2.0], [3.0, 4.0]])
-    >>> masked_products(table, table, sparse.csr_array([[1, 0], [1, 1]]))
-    array([ 5., 11., 25.])
     """
     values = np.empty(mask.nnz)
     bounds = mask.indptr
@@ -172,18 +139,6 @@ def embed_labels(
     Returns
     -------
     ndarray of shape (n_samples, dim)
-
-    Examples
-    --------
-    With all pairs marked and enough columns the inner products are met exactly.
-
-    >>> labels = sparse.csr_array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0]])
-    >>> everything = sparse.csr_array(np.ones((3, 3)))
-    >>> places = embed_labels(labels, everything, 3, 5, np.random.default_rng(0))
-    >>> (places @ places.T).round(6) + 0.0
-    array([[2., 1., 0.],
-           [1., 2., 1.],
-           [0., 1., 1.]])
     """
     n_rows = mask.shape[0]
     wanted = masked_products(labels, labels, mask)
@@ -234,11 +189,6 @@ def regress(
     Returns
     -------
     ndarray of shape (n_features, dim)
-
-    Examples
-    --------
-    >>> regress(np.array([[1.0], [2.0]]), np.array([[2.0], [4.0]]), penalty=1e-9, sparsity=0.0).round(6)
-    array([[2.]])
     """
     n_rows, n_features = features.shape
     unit = float(squared_lengths(features).mean()) or 1.0
@@ -266,7 +216,8 @@ def regress(
     return regressor
 
 
-class SLEEC(LabelClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class SLEEC(TableClassifier):
     """Sparse local embeddings for extreme classification (Bhatia et al. 2015).
 
     Parameters
@@ -294,14 +245,8 @@ class SLEEC(LabelClassifier):
         impossible. The ranking of labels is that of the plain mean, which 0 gives.
     unit_length : bool or None
         Scale rows to length 1. None does so for sparse features, which are usually bags of words.
-    validation_fraction : float
-        Share of rows held out to choose the penalty and thresholds.
-    random_state : int, RandomState or None
-        Decides the rows held out, clusters, ties and starts.
-    n_threads : int or None
-        CPU threads; None uses what is there.
-    progress : {"auto", "bar", "lines", "silent"}
-        How the fit is shown, learner by learner.
+    validation_fraction, random_state, n_threads, progress
+        As in :class:`~hotvae.baselines.base.TableClassifier`.
 
     Attributes
     ----------
@@ -329,49 +274,27 @@ class SLEEC(LabelClassifier):
     cost: ClassVar[str] = "a minute or more; grows with rows times rows_per_cluster and with learners"
     accepts_missing_labels: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        *,
-        n_learners: int = 3,
-        rows_per_cluster: int = 6000,
-        dim: int = 100,
-        n_graph_neighbours: int = 100,
-        n_iterations: int = 12,
-        penalties: Sequence[float] = (1.0, 2.0, 4.0, 10.0),
-        sparsity: float = 0.0,
-        n_neighbours: int = 25,
-        smoothing: float = 1.0,
-        unit_length: bool | None = None,
-        validation_fraction: float = 0.2,
-        random_state: int | np.random.RandomState | None = None,
-        n_threads: int | None = None,
-        progress: Style = "silent",
-    ) -> None:
-        self.n_learners = n_learners
-        self.rows_per_cluster = rows_per_cluster
-        self.dim = dim
-        self.n_graph_neighbours = n_graph_neighbours
-        self.n_iterations = n_iterations
-        self.penalties = penalties
-        self.sparsity = sparsity
-        self.n_neighbours = n_neighbours
-        self.smoothing = smoothing
-        self.unit_length = unit_length
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.progress = progress
+    n_learners: int = 3
+    rows_per_cluster: int = 6000
+    dim: int = 100
+    n_graph_neighbours: int = 100
+    n_iterations: int = 12
+    penalties: Sequence[float] = (1.0, 2.0, 4.0, 10.0)
+    sparsity: float = 0.0
+    n_neighbours: int = 25
+    smoothing: float = 1.0
+    unit_length: bool | None = None
 
-    def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
+    def _fit(self, rows: Any, labels: NDArray[Any], held: Held | None, seed: int) -> None:
         for name in ("rows_per_cluster", "dim", "n_graph_neighbours", "n_iterations", "n_neighbours"):
             require_count(name, getattr(self, name))
         require_number("smoothing", self.smoothing)
         sparsity = require_number("sparsity", self.sparsity)
         penalties = require_candidates("penalties", self.penalties)
-        rows = unit_rows(train.features, self.unit_length)
-        self.rate_ = float(label_rates(train.labels).mean())
-        self._row_labels = sparse.csr_matrix(train.labels.astype(np.float64))
-        self.penalty_ = middle(penalties) if validation is None else float("nan")
+        self.rate_ = float(label_rates(labels).mean())
+        self._row_labels = sparse.csr_matrix(labels.astype(np.float64))
+        self.penalty_ = middle(penalties) if held is None else float("nan")
+        judged, truth = (rows, labels) if held is None else held
         self.learners_: list[Learner] = []
 
         def learn(number: int) -> float:
@@ -386,24 +309,19 @@ class SLEEC(LabelClassifier):
                     clusters.append(Cluster(own, regressor, np.asarray(rows[own] @ regressor)))
                 return Learner(centres, clusters)
 
-            if number == 0 and validation is not None:
-                self.penalty_ = self._choose(penalties, with_penalty, validation)
+            if number == 0 and held is not None:
+                self.penalty_ = self._choose(penalties, with_penalty, held)
             self.learners_.append(with_penalty(self.penalty_))
-            held = train if validation is None else validation
-            return log_loss(held.labels, self._probs(held.features))
+            return log_loss(truth, self._predict(judged))
 
-        with limited_threads(self.n_threads):
-            learners = range(require_count("n_learners", self.n_learners))
-            watch(learn, learners, self.progress, self.title, "learner")
+        watch(learn, range(require_count("n_learners", self.n_learners)), self.progress, self.title, "learner")
 
-    def _choose(
-        self, penalties: list[float], with_penalty: Callable[[float], Learner], validation: LabelledRows
-    ) -> float:
+    def _choose(self, penalties: list[float], with_penalty: Callable[[float], Learner], held: Held) -> float:
         """Return the penalty with the best precision at 1 of a single learner."""
         values = []
         for penalty in penalties:
             self.learners_ = [with_penalty(penalty)]
-            values.append(precision_at_k(validation.labels, self._probs(validation.features), 1))
+            values.append(precision_at_k(held[1], self._predict(held[0]), 1))
         self.learners_ = []
         return penalties[int(np.argmax(values))]
 
@@ -415,7 +333,7 @@ class SLEEC(LabelClassifier):
         found = MiniBatchKMeans(n_clusters, n_init=3, random_state=int(random.integers(2**31 - 1))).fit(rows)
         centres = np.asarray(found.cluster_centers_, dtype=np.float64)
         nearest = nearest_rows(rows, centres, 1)[:, 0]
-        kept = np.unique(nearest)  # a centre that nobody is nearest to would have no neighbours to offer
+        kept = np.unique(nearest)  # a centre that is nearest to no row would have no neighbours
         return centres[kept], [np.flatnonzero(nearest == number) for number in kept]
 
     def _embed(self, own: NDArray[np.intp], random: np.random.Generator) -> NDArray[np.float64]:
@@ -424,16 +342,14 @@ class SLEEC(LabelClassifier):
         dim = min(self.dim, len(own), self.n_labels_)
         return embed_labels(labels, mask, dim, self.n_iterations, random)
 
-    def _probs(self, features: Any) -> NDArray[np.floating[Any]]:
-        rows = unit_rows(features, self.unit_length)
+    def _predict(self, rows: Any) -> NDArray[np.floating[Any]]:
         probs = np.zeros((rows.shape[0], self.n_labels_))
-        with limited_threads(self.n_threads):
-            for learner in self.learners_:
-                nearest = nearest_rows(rows, learner.centres, 1)[:, 0]
-                for number, cluster in enumerate(learner.clusters):
-                    own = np.flatnonzero(nearest == number)
-                    if own.size:
-                        probs[own] += self._neighbour_means(rows[own] @ cluster.regressor, cluster)
+        for learner in self.learners_:
+            nearest = nearest_rows(rows, learner.centres, 1)[:, 0]
+            for number, cluster in enumerate(learner.clusters):
+                own = np.flatnonzero(nearest == number)
+                if own.size:
+                    probs[own] += self._neighbour_means(rows[own] @ cluster.regressor, cluster)
         return probs / len(self.learners_)
 
     def _neighbour_means(self, places: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:
@@ -454,7 +370,7 @@ class SLEEC(LabelClassifier):
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.penalty_, self.rate_ = config["penalty"], config["rate"]
         self._row_labels = unpack("row_labels", tensors)
-        n_features = self.scaler_.n_features_out
+        n_features = self.features_.n_features_out
         self.learners_ = []
         for number in range(config["n_learners"]):
             centres = array(f"learner_{number}.centres", tensors, (None, n_features))

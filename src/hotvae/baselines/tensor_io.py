@@ -1,4 +1,4 @@
-"""Tables as tensors: how models that remember rows or sparse matrices are written to files."""
+"""Arrays and sparse matrices as named tensors, which is how models are written to files."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def pack(name: str, table: Any) -> dict[str, Tensor]:
     Returns
     -------
     dict of str to Tensor
-
-    Examples
-    --------
-    >>> sorted(pack("rows", sparse.csr_array(np.eye(2))))
-    ['rows.data', 'rows.indices', 'rows.indptr', 'rows.shape']
     """
     if not is_sparse(table):
         return {name: torch.from_numpy(np.array(table, order="C"))}
     matrix: Any = sparse.csr_array(table)
     parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": np.array(matrix.shape)}
     return {f"{name}.{part}": torch.from_numpy(np.array(values)) for part, values in parts.items()}
+
+
+def pack_all(tables: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Turn several arrays and sparse matrices into named tensors (see :func:`pack`)."""
+    return {key: tensor for name, table in tables.items() for key, tensor in pack(name, table).items()}
 
 
 def unpack(name: str, tensors: Mapping[str, Tensor]) -> Any:
@@ -58,12 +58,6 @@ def unpack(name: str, tensors: Mapping[str, Tensor]) -> Any:
     ------
     KeyError, ValueError
         Parts that are absent or do not fit together.
-
-    Examples
-    --------
-    >>> unpack("rows", pack("rows", sparse.csr_array(np.eye(2)))).toarray()
-    array([[1., 0.],
-           [0., 1.]])
     """
     if name in tensors:
         return tensors[name].numpy()
@@ -82,15 +76,6 @@ def array(name: str, tensors: Mapping[str, Tensor], shape: tuple[int | None, ...
     ------
     KeyError, ValueError
         An array that is absent or has another shape.
-
-    Examples
-    --------
-    >>> array("weights", pack("weights", np.zeros((2, 3))), (2, None)).shape
-    (2, 3)
-    >>> array("weights", pack("weights", np.zeros((2, 3))), (4, None))
-    Traceback (most recent call last):
-    ...
-    ValueError: weights has shape (2, 3) where (4, None) was expected
     """
     values: NDArray[Any] = tensors[name].numpy()
     if values.ndim != len(shape) or any(size not in (None, own) for size, own in zip(shape, values.shape, strict=True)):

@@ -1,4 +1,4 @@
-"""The commands ``hotvae benchmark`` and ``hotvae tune``: parse, call the library, print."""
+"""The commands ``hotvae benchmark`` and ``hotvae tune``: parse, call ``paper/`` of the checkout, print."""
 
 import shlex
 import signal
@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+import hotvae
 from hotvae.errors import ConfigError
 
 
@@ -20,13 +21,6 @@ def register(app: typer.Typer) -> None:
     ----------
     app : typer.Typer
         Gets two commands.
-
-    Examples
-    --------
-    >>> app = typer.Typer()
-    >>> register(app)
-    >>> [command.name for command in app.registered_commands]
-    ['benchmark', 'tune']
     """
     app.command("benchmark")(_benchmark)
     app.command("tune")(_tune)
@@ -63,26 +57,30 @@ def _benchmark(
         bool, typer.Option("--smoke", help="A version of seconds on invented data; needs --results.")
     ] = False,
     results: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Folder of the results (benchmarks/results of the checkout).")
+        Path | None, typer.Option(metavar="PATH", help="Folder of the results (paper/results of the checkout).")
     ] = None,
-    docs: Annotated[Path, typer.Option(metavar="PATH", help="Folder of the pages.")] = Path("docs"),
+    docs: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Folder of the pages (docs of the checkout).")
+    ] = None,
 ) -> None:
     """Repeat the paper's tables and figures: run cells that are missing, or write the pages."""
-    from hotvae.benchmark.experiments import find_experiments, select
-    from hotvae.benchmark.store import Store, default_folder
+    _find_paper("hotvae benchmark")
+    from paper import DOCS, RESULTS
+    from paper.experiments import find_experiments, select
+    from paper.store import Store
 
     if smoke and results is None:
         raise ConfigError("--smoke must go with --results; got none. Its numbers mean nothing: keep them apart.")
-    store = Store(default_folder(results))
+    store = Store(results or RESULTS)
     if render:
-        from hotvae.benchmark.pages import write_pages
+        from paper.pages import write_pages
 
-        for path in write_pages(store, docs):
+        for path in write_pages(store, docs or DOCS):
             print(f"wrote {path}")
         return
     if not names:
         raise ConfigError("experiment must be named; got none. Try hotvae benchmark tables, or --render.")
-    from hotvae.benchmark.runner import Estimates, duration_words, parse_duration, plan, run
+    from paper.runner import Estimates, duration_words, parse_duration, plan, run
 
     words = [word.strip() for word in (only or "").split(",") if word.strip()]
     seconds = None if budget is None else parse_duration(budget, "--budget")
@@ -111,13 +109,27 @@ def _benchmark(
                 say=lambda line: print(line, file=sys.stderr, flush=True),
             )
     finally:
-        from hotvae.benchmark.paired import update_pairs
+        from paper.paired import update_pairs
 
         update_pairs(store)
     left = f", {done.n_left} left over by the budget" if done.n_left else ""
     print(f"{done.n_done} cells done, {done.n_failed} failed{left} in {duration_words(done.seconds)}: {store.folder}")
     if done.n_failed:
         raise typer.Exit(1)
+
+
+def _find_paper(command: str) -> None:
+    """Make ``paper`` importable: that of the checkout one stands in, or else of the one the package is read from."""
+    for folder in (Path.cwd(), Path(hotvae.__file__).parents[2]):
+        # Many a folder is called paper.
+        if all((folder / "paper" / name).is_file() for name in ("experiments.py", "search.py", "published.toml")):
+            if sys.path[0] != str(folder):
+                sys.path.insert(0, str(folder))
+            return
+    raise ConfigError(
+        f"{command} must be run in a source checkout of hotvae, which experiments are part of; "
+        f"got {str(Path.cwd())!r}. Change to a checkout and run it there."
+    )
 
 
 @contextmanager
@@ -161,8 +173,9 @@ def _tune(
     ] = None,
 ) -> None:
     """Search settings on the validation rows of a named set, and write the best ones as a preset."""
-    from hotvae.benchmark.runner import parse_duration
-    from hotvae.tuning import Search, search, write_preset
+    _find_paper("hotvae tune")
+    from paper.runner import parse_duration
+    from paper.search import Search, search, write_preset
 
     task = Search(data=data, model=model, metric=metric, split=fold, seed=seed)
     kept = journal or out.with_suffix(".journal")

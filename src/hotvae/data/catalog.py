@@ -182,13 +182,7 @@ class CatalogData:
 
 
 def catalog_names() -> tuple[str, ...]:
-    """Names of all sets, in the order of the catalogue.
-
-    Examples
-    --------
-    >>> catalog_names()[:3]
-    ('yeast', 'scene', 'bibtex')
-    """
+    """Names of all sets, in the order of the catalogue."""
     return tuple(_entries(_FACTS))
 
 
@@ -284,16 +278,6 @@ def find_file(entry: Entry) -> Path:
     ------
     DataError
         If it is in neither; the message says how to get it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from unittest.mock import patch
-    >>> folder = tempfile.mkdtemp()
-    >>> Path(folder, "yeast.npz").touch()
-    >>> with patch.dict(os.environ, HOTVAE_DATA_DIR=folder):
-    ...     find_file(describe("yeast")).name
-    'yeast.npz'
     """
     own = os.environ.get(_DATA_DIR)
     files = (entry.file, f"{entry.name}/{entry.file}", *entry.also)
@@ -315,13 +299,7 @@ def find_file(entry: Entry) -> Path:
 
 
 def cache_folder() -> Path:
-    """Folder of the sets that were fetched: ``HOTVAE_CACHE_DIR``, or the platform's place for such files.
-
-    Examples
-    --------
-    >>> cache_folder().is_absolute()
-    True
-    """
+    """Folder of the sets that were fetched: ``HOTVAE_CACHE_DIR``, or the platform's place for such files."""
     chosen = os.environ.get(_CACHE_DIR)
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -346,11 +324,6 @@ def label_statistics(labels: NDArray[Any]) -> dict[str, tuple[float, float, floa
     -------
     dict
         ``labels_per_sample`` and ``samples_per_label``.
-
-    Examples
-    --------
-    >>> label_statistics(np.array([[1, 1, 0], [1, 0, 0]]))
-    {'labels_per_sample': (1.5, 1.5, 2.0), 'samples_per_label': (1.0, 1.0, 2.0)}
     """
     return {
         name: (float(counts.mean()), float(np.median(counts)), float(counts.max()))
@@ -401,13 +374,6 @@ def compare_with_paper(data: CatalogData) -> list[Comparison]:
     -------
     list of Comparison
         Six numbers; none for a set the paper does not have.
-
-    Examples
-    --------
-    >>> rows = np.arange(2)
-    >>> toy = Dataset([[1.0], [2.0]], [[1, 0], [1, 1]])
-    >>> compare_with_paper(CatalogData(describe("yeast"), toy, Split(rows, rows[:0], rows[:0]), Path("toy")))[0]
-    Comparison(statistic='labels per sample, mean', paper='4.24', ours=1.5, rows='all', is_met=False, why='')
     """
     printed = data.entry.paper
     if printed is None:
@@ -446,12 +412,6 @@ def content_checksum(dataset: Dataset, parts: Parts | None) -> str:
     -------
     str
         64 hexadecimal digits.
-
-    Examples
-    --------
-    >>> toy = Dataset([[1.0], [2.0]], [[0], [1]])
-    >>> content_checksum(toy, None) == content_checksum(toy.take([1, 0]), None)
-    False
     """
     digest = hashlib.sha256()
 
@@ -523,12 +483,6 @@ def read_checked(entry: Entry, path: Path) -> tuple[Dataset, Parts | None]:
     ------
     DataError
         A damaged file, or another set.
-
-    Examples
-    --------
-    >>> read_checked(describe("sider"), Path("no_such_file.csv.gz"))
-    Traceback (most recent call last):
-    hotvae.errors.DataError: file of sider must hold the published set; got ...
     """
     with warnings.catch_warnings():
         # What is odd about a set is in its notes; the checksum says that it is this set.

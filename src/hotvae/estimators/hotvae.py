@@ -1,56 +1,35 @@
-"""The scikit-learn face of HOT-VAE.
-
-``__init__`` stores; :class:`~hotvae.estimators.network.NetworkClassifier` checks, scales and trains.
-"""
+"""HOT-VAE's scikit-learn face: its parameters, its network and the steps after it."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, logit
 from torch import Tensor, nn
 
-from hotvae.config import (
-    DropoutSharing,
-    FrontConfig,
-    LabelEncoderKind,
-    LossWeights,
-    NetConfig,
-    Norm,
-    Optimizer,
-    Pooling,
-    Precision,
-    Scaling,
-    Schedule,
-    TrainConfig,
-    find_recipe,
-    require_count,
-)
+from hotvae.config import LabelEncoderKind, LossWeights, NetConfig, find_recipe
 from hotvae.errors import ConfigError
-from hotvae.estimators.base import LabelledRows
-from hotvae.estimators.communities import JointClassifier, probit_of
+from hotvae.estimators.communities import probit_of
+from hotvae.estimators.network import NetworkClassifier
+from hotvae.features import Rows
 from hotvae.graph import check_graph, cooccurrence_graph, neighbour_lists
-from hotvae.net.encoders import member_mean
-from hotvae.net.losses import bce_loss, hotvae_terms
 from hotvae.net.model import HotVAE, LabelBranch
-from hotvae.net.probit import Posterior, ProbitHead
-from hotvae.training.loop import Rows, Terms, choose_device, fit_network, predict_network, torch_threads
-from hotvae.training.progress import Style, make_progress
+from hotvae.training.loop import fit_network
+from hotvae.training.prediction import predict_network, torch_threads
 
 # How much worse than its best epoch the label branch may be at the epoch that is kept.
-_TOLD_TOLERANCE = 0.002
-_KNOWN_PATIENCE = 4
+_GIVEN_TOLERANCE = 0.002
+_GIVEN_PATIENCE = 4
 
 
-class HotVAEClassifier(JointClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class HotVAEClassifier(NetworkClassifier):
     """Multi-label classifier that learns which labels go together, and where.
 
     A feature branch and a label branch share one decoder, in which labels are nodes of a graph and pass messages;
@@ -58,10 +37,13 @@ class HotVAEClassifier(JointClassifier):
 
     Parameters
     ----------
-    dim, n_layers, n_heads, feedforward_dim : int
-        Width, rounds of messages, attention heads and width of the feed-forward blocks of the decoder.
-    latent_dim : int
-        Width of the latent space; 0 is ``dim``, as in the paper.
+    training : Training, optional
+        How to train: epochs, step size, patience, device, threads, progress; see
+        :class:`~hotvae.training.settings.Training`. ``training__max_epochs`` and the like work in a grid search.
+    features : transformer, optional
+        What makes rows ready, such as ``FeatureScaler(scaling="quantile", spatial_units=100)`` of
+        :mod:`hotvae.features`, or any scikit-learn transformer from tables to numbers. None takes the one that goes
+        with ``encoder``, with its defaults.
     encoder : {"mlp", "set", "text", "bag", "smiles", "elements"} or nn.Module
         What rows of X are, and so which encoder reads them:
 
@@ -69,120 +51,61 @@ class HotVAEClassifier(JointClassifier):
         * ``"set"``: the active columns of a sparse 0/1 table, as tokens that pass messages;
         * ``"text"``, ``"bag"``: a column of texts, as words in order, or as a bag of weighted words;
         * ``"smiles"``, ``"elements"``: a column of molecules, as atoms, or as the elements that are there;
-        * a module of your own, which maps a batch of scaled rows to tokens with a mean and a log-variance.
-    label_encoder : {"mlp", "tokens"}
-        How the label branch reads labels: all at once, or each positive label as a token (the paper's branch only).
-    conditional : bool
-        Train the label branch with random parts of the labels, so that ``predict_proba(X, given=...)`` answers;
-        False gives the paper's label branch, which is told all of them.
-    known_dropout : float
-        Share of units dropped in the encoder of known labels.
-    known_epochs : int
-        Most epochs in which, after training, the label branch learns on alone, where the kept epoch came before it
-        had learned what it could; 0 is never.
-    encoder_widths, label_encoder_widths : tuple of int
-        Hidden widths of the perceptrons of the two branches.
-    encoder_layers : int
-        Rounds of messages among the tokens of a row.
-    numeric_embedding_dim, numeric_frequencies : int
-        Learned periodic units of each numeric column, and the waves they mix; 0 units is none.
-    frequency_scale : float
-        Spread of the frequencies of these waves when training starts.
-    n_members : int
-        Members of an ensemble inside the perceptron, with shared weights; costs as many passes of the decoder.
-    label_groups : int
-        Groups by way of which very many labels hear each other; 0 is none, and exact.
-    checkpointing : bool
-        Less memory for a third more time.
-    scaling : {"standard", "robust", "quantile", "none"}
-        How numeric columns are scaled.
-    clamp : bool
-        Take numbers beyond those of training as the nearest one of training, as trees do.
-    spatial_units : int
-        Nearness to so many places as further columns, for rows that are sites; 0 for none.
-    spatial_columns : pair of str or int
-        The coordinates: names of columns, or positions, from the end when negative.
-    landmarks : int
-        Resemblance to so many training rows as further columns, for small tables of many numbers; 0 for none.
-    max_tokens : int
-        Most active columns, words or atoms of a row that are read.
-    min_word_count, max_words : int
-        Training texts that must hold a word for it to be known, and the largest vocabulary.
-    bonds : bool
-        Whether molecules are read as graphs of atoms and bonds, which needs RDKit.
+        * a module of your own, which maps a batch of rows made ready to tokens with a mean and a log-variance.
+    encoder_widths : tuple of int
+        Hidden widths of the perceptron of the feature branch.
+    encoder_dropout : float
+        Share of units dropped in the encoders while training.
+    base : {"ridge"}, optional
+        A model whose logits the network adds to, instead of starting from prevalences: with ``"ridge"`` a linear ridge
+        regression, and the network learns what it leaves over. Training rows have logits of ridges that were not shown
+        them. For tables and bags of words, of at most 20,000 rows or columns.
+    n_layers : int
+        Rounds of messages between labels.
+    dim : int
+        Width of the labels' states in the decoder.
     latent_neighbours : int
         Training rows nearest in the latent space whose labels are mixed into a prediction, by a share that validation
         rows choose, none where they are of no use. The model then holds latent places and labels of training rows; 0
         for none.
-    ridge_start : bool
-        Whether the logits of a row start from what a linear ridge regression says of it, instead of from prevalences:
-        the network then learns what the ridge leaves over. Training rows start from ridges that were not shown them.
-        For tables and bags of words, of at most 20,000 rows or columns.
-    encoder_dropout, decoder_dropout, attention_dropout : float
-        Shares of units dropped while training.
-    dropout_sharing : {"labels", "none"}
-        Whether the labels of a row share one dropout mask.
-    norm : {"post", "pre"}
-        Where layer norm stands.
-    pooling : {"mean", "moment"}
-        How the Gaussians of several tokens become one.
-    share_layers : bool
-        One set of weights for all rounds.
-    direct_path : bool
-        A linear read-out of the latent beside the messages.
-    initial_log_variance : float
-        Where the latent log-variances start.
     graph : "complete", "cooccurrence", array or sparse matrix of bool of shape (n_labels, n_labels)
         Which labels may talk to each other; ``"cooccurrence"`` keeps edges between labels seen together. With very many
         labels a sparse matrix spares the memory of all pairs.
-    min_count : int
-        Rows in which two labels must occur together to keep their edge.
-    bce_weight, intermediate_weight, ranking_weight, kl_weight : float
-        Weights of the four loss terms.
-    ranking_scale : float
-        Steepness of the ranking loss.
-    max_epochs, batch_size : int
-        Longest training and rows per step.
-    learning_rate, weight_decay : float
-        Peak step size and decoupled decay.
-    optimizer : {"adam", "adamw"}
-        Update rule.
-    schedule : {"constant", "cosine"}
-        Course of the step size after ``warmup_epochs``.
-    warmup_epochs, clip_norm, average_decay : float
-        Warm-up, largest gradient norm, and decay of the weight average that is kept.
+    latent_dim : int
+        Width of the latent space; 0 is ``dim``, as in the paper.
+    encoder_layers : int
+        Rounds of messages among the tokens of a row.
+    decoder_dropout : float
+        Share of units dropped in the decoder while training.
+    direct_path : bool
+        A linear read-out of the latent beside the messages.
     direct_epochs : int
         Epochs at the start in which the direct path learns alone, many times as fast; then labels pass messages.
-    selection_metric : str
-        Metric on validation rows that chooses the epoch.
-    patience : int
-        Epochs without improvement before training stops; 0 never stops early.
-    validation_fraction : float
-        Share of the rows held out to choose epoch and thresholds, unless ``fit`` is given some. Tables too
-        small to spare 10 rows train on all of them and keep the last epoch.
-    n_draws : int
-        Latent draws averaged for a prediction, the same for all rows; 0 decodes the latent mean.
+    conditional : bool
+        Train the label branch with random parts of the labels, so that ``predict_proba(X, given=...)`` answers;
+        False gives the paper's label branch, which is given all of them.
+    given_epochs : int
+        Most epochs in which, after training, the label branch learns on alone, where the kept epoch came before it
+        had learned what it could; 0 is never.
+    label_encoder : {"mlp", "tokens"}
+        How the label branch reads labels: all at once, or each positive label as a token (the paper's branch only).
+    label_encoder_widths : tuple of int
+        Hidden widths of the perceptron of the label branch.
+    intermediate_weight, ranking_weight, kl_weight : float
+        Weights of three loss terms beside the cross entropy, whose weight is 1.
+    initial_log_variance : float
+        Where the latent log-variances start.
     rank : int or None
         Common causes that tie the labels of a draw of :meth:`sample`; None takes as many as labels, at most 32.
     covariance_epochs : int
         Most epochs in which, after training, these causes are learned while all probabilities stay as they are.
-    n_likelihood_draws : int
-        Draws that estimate the likelihood of whole communities meanwhile.
-    n_conditional_draws : int
-        Draws behind :meth:`sample` with known labels, shared by all rows.
-    precision : {"float32", "float64"}
-        Number type.
+    checkpointing : bool
+        Less memory for a third more time.
+    validation_fraction : float
+        Share of the rows held out to choose epoch and thresholds, unless ``fit`` is given some. Tables too
+        small to spare 10 rows train on all of them and keep the last epoch.
     random_state : int, RandomState or None
-        The same seed gives the same model on the same machine.
-    device : str
-        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
-    n_threads : int or None
-        CPU threads. One by default: more gain little, starve each other while others use the machine
-        (docs/performance.md), and change the last bits of a model. None leaves torch's setting, usually all cores.
-    progress : {"auto", "bar", "lines", "silent"}
-        How training is shown.
-    state_file : path or None
-        Written after each epoch; a fit that was killed resumes from it.
+        The same number gives the same model on the same machine.
 
     Attributes
     ----------
@@ -190,18 +113,20 @@ class HotVAEClassifier(JointClassifier):
         The trained network.
     history_ : History
         One record per epoch.
-    start_ : RidgeLogits or None
-        The ridge that logits of rows start from; None without ``ridge_start``.
-    memory_ : NeighbourMemory or None
-        Places and labels of training rows, where latent neighbours have a share in predictions.
+    features_ : transformer
+        What makes rows ready for the network, learned from training rows.
+    base_ : pair of Tensor or None
+        Weights and intercepts of the ridge whose logits the network adds to.
+    communities_ : Communities or None
+        Common causes that tie the labels of a draw.
+    neighbours_ : LatentNeighbours or None
+        Places and labels of training rows, where they have a share in predictions.
     thresholds_ : dict
         Cut-off of each metric, chosen on validation rows.
     label_names_ : ndarray of str
         Names of the labels.
     classes_ : ndarray
         Label indices, or the classes of a 1-D y.
-    scaler_ : FeatureScaler, ActiveColumns, TextTokens, BagOfWords, AtomTokens or ElementPresence
-        What makes features ready for the network, learned from training rows.
     graph_ : ndarray or None
         The label graph; None is the complete one. Of a sparse one the neighbours of each label
         (:func:`~hotvae.graph.neighbour_lists`).
@@ -209,10 +134,10 @@ class HotVAEClassifier(JointClassifier):
     Examples
     --------
     >>> import numpy as np
-    >>> from hotvae import HotVAEClassifier
+    >>> from hotvae import HotVAEClassifier, Training
     >>> X = np.linspace(-1, 1, 200)[:, None]
     >>> Y = np.column_stack([X[:, 0] > 0, X[:, 0] < 0.5])
-    >>> model = HotVAEClassifier(max_epochs=30, encoder_widths=(32,), random_state=0).fit(X, Y)
+    >>> model = HotVAEClassifier(training=Training(max_epochs=30), encoder_widths=(32,), random_state=0).fit(X, Y)
     >>> model.predict([[-0.8], [0.8]])
     array([[0, 1],
            [1, 0]])
@@ -223,153 +148,35 @@ class HotVAEClassifier(JointClassifier):
     cost = "minutes; grows with rows, and with the square of the number of labels beyond a few hundred"
     citation = "Zhao et al. (2021), HOT-VAE: Learning High-Order Label Correlation for Multi-Label Classification, AAAI"
 
-    def __init__(
-        self,
-        *,
-        dim: int = NetConfig.dim,
-        latent_dim: int = NetConfig.latent_dim,
-        n_layers: int = NetConfig.n_layers,
-        n_heads: int = NetConfig.n_heads,
-        feedforward_dim: int = NetConfig.feedforward_dim,
-        encoder: str | nn.Module = "mlp",
-        label_encoder: LabelEncoderKind = NetConfig.label_encoder,
-        conditional: bool = NetConfig.conditional,
-        known_dropout: float = NetConfig.known_dropout,
-        known_epochs: int = 20,
-        encoder_widths: tuple[int, ...] = NetConfig.encoder_widths,
-        label_encoder_widths: tuple[int, ...] = NetConfig.label_encoder_widths,
-        encoder_layers: int = NetConfig.encoder_layers,
-        numeric_embedding_dim: int = NetConfig.numeric_embedding_dim,
-        numeric_frequencies: int = NetConfig.numeric_frequencies,
-        frequency_scale: float = NetConfig.frequency_scale,
-        n_members: int = NetConfig.n_members,
-        label_groups: int = NetConfig.label_groups,
-        checkpointing: bool = NetConfig.checkpointing,
-        scaling: Scaling = FrontConfig.scaling,
-        clamp: bool = FrontConfig.clamp,
-        spatial_units: int = FrontConfig.spatial_units,
-        spatial_columns: tuple[str | int, ...] = FrontConfig.spatial_columns,
-        landmarks: int = FrontConfig.landmarks,
-        max_tokens: int = FrontConfig.max_tokens,
-        min_word_count: int = FrontConfig.min_word_count,
-        max_words: int = FrontConfig.max_words,
-        bonds: bool = FrontConfig.bonds,
-        latent_neighbours: int = 0,
-        ridge_start: bool = FrontConfig.ridge_start,
-        encoder_dropout: float = NetConfig.encoder_dropout,
-        decoder_dropout: float = NetConfig.decoder_dropout,
-        attention_dropout: float = NetConfig.attention_dropout,
-        dropout_sharing: DropoutSharing = NetConfig.dropout_sharing,
-        norm: Norm = NetConfig.norm,
-        pooling: Pooling = NetConfig.pooling,
-        share_layers: bool = NetConfig.share_layers,
-        direct_path: bool = NetConfig.direct_path,
-        initial_log_variance: float = NetConfig.initial_log_variance,
-        graph: Literal["complete", "cooccurrence"] | NDArray[np.bool_] | sparse.sparray | sparse.spmatrix = "complete",
-        min_count: int = 1,
-        bce_weight: float = LossWeights.bce,
-        intermediate_weight: float = LossWeights.intermediate,
-        ranking_weight: float = LossWeights.ranking,
-        kl_weight: float = LossWeights.kl,
-        ranking_scale: float = LossWeights.ranking_scale,
-        max_epochs: int = TrainConfig.max_epochs,
-        batch_size: int = TrainConfig.batch_size,
-        learning_rate: float = TrainConfig.learning_rate,
-        weight_decay: float = TrainConfig.weight_decay,
-        optimizer: Optimizer = TrainConfig.optimizer,
-        schedule: Schedule = TrainConfig.schedule,
-        warmup_epochs: float = TrainConfig.warmup_epochs,
-        direct_epochs: int = TrainConfig.direct_epochs,
-        clip_norm: float = TrainConfig.clip_norm,
-        average_decay: float = TrainConfig.average_decay,
-        selection_metric: str = TrainConfig.selection_metric,
-        patience: int = TrainConfig.patience,
-        validation_fraction: float = 0.2,
-        n_draws: int = 0,
-        rank: int | None = None,
-        covariance_epochs: int = 20,
-        n_likelihood_draws: int = 32,
-        n_conditional_draws: int = 512,
-        precision: Precision = TrainConfig.precision,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        n_threads: int | None = 1,
-        progress: Style = "silent",
-        state_file: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self.dim = dim
-        self.latent_dim = latent_dim
-        self.n_layers = n_layers
-        self.n_heads = n_heads
-        self.feedforward_dim = feedforward_dim
-        self.encoder = encoder
-        self.label_encoder = label_encoder
-        self.conditional = conditional
-        self.known_dropout = known_dropout
-        self.known_epochs = known_epochs
-        self.encoder_widths = encoder_widths
-        self.label_encoder_widths = label_encoder_widths
-        self.encoder_layers = encoder_layers
-        self.numeric_embedding_dim = numeric_embedding_dim
-        self.numeric_frequencies = numeric_frequencies
-        self.frequency_scale = frequency_scale
-        self.n_members = n_members
-        self.label_groups = label_groups
-        self.checkpointing = checkpointing
-        self.scaling = scaling
-        self.clamp = clamp
-        self.spatial_units = spatial_units
-        self.spatial_columns = spatial_columns
-        self.landmarks = landmarks
-        self.max_tokens = max_tokens
-        self.min_word_count = min_word_count
-        self.max_words = max_words
-        self.bonds = bonds
-        self.latent_neighbours = latent_neighbours
-        self.ridge_start = ridge_start
-        self.encoder_dropout = encoder_dropout
-        self.decoder_dropout = decoder_dropout
-        self.attention_dropout = attention_dropout
-        self.dropout_sharing = dropout_sharing
-        self.norm = norm
-        self.pooling = pooling
-        self.share_layers = share_layers
-        self.direct_path = direct_path
-        self.initial_log_variance = initial_log_variance
-        self.graph = graph
-        self.min_count = min_count
-        self.bce_weight = bce_weight
-        self.intermediate_weight = intermediate_weight
-        self.ranking_weight = ranking_weight
-        self.kl_weight = kl_weight
-        self.ranking_scale = ranking_scale
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.schedule = schedule
-        self.warmup_epochs = warmup_epochs
-        self.direct_epochs = direct_epochs
-        self.clip_norm = clip_norm
-        self.average_decay = average_decay
-        self.selection_metric = selection_metric
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.n_draws = n_draws
-        self.rank = rank
-        self.covariance_epochs = covariance_epochs
-        self.n_likelihood_draws = n_likelihood_draws
-        self.n_conditional_draws = n_conditional_draws
-        self.precision = precision
-        self.random_state = random_state
-        self.device = device
-        self.n_threads = n_threads
-        self.progress = progress
-        self.state_file = state_file
+    network_class = HotVAE
+
+    encoder: str | nn.Module = "mlp"
+    encoder_widths: tuple[int, ...] = NetConfig.encoder_widths
+    encoder_dropout: float = NetConfig.encoder_dropout
+    base: Literal["ridge"] | None = None
+    n_layers: int = NetConfig.n_layers
+    dim: int = NetConfig.dim
+    latent_neighbours: int = 0
+    graph: Literal["complete", "cooccurrence"] | NDArray[np.bool_] | sparse.sparray | sparse.spmatrix = "complete"
+    latent_dim: int = NetConfig.latent_dim
+    encoder_layers: int = NetConfig.encoder_layers
+    decoder_dropout: float = NetConfig.decoder_dropout
+    direct_path: bool = NetConfig.direct_path
+    direct_epochs: int = 0
+    conditional: bool = NetConfig.conditional
+    given_epochs: int = 20
+    label_encoder: LabelEncoderKind = NetConfig.label_encoder
+    label_encoder_widths: tuple[int, ...] = NetConfig.label_encoder_widths
+    intermediate_weight: float = LossWeights.intermediate_weight
+    ranking_weight: float = LossWeights.ranking_weight
+    kl_weight: float = LossWeights.kl_weight
+    initial_log_variance: float = NetConfig.initial_log_variance
+    rank: int | None = None
+    covariance_epochs: int = 20
+    checkpointing: bool = NetConfig.checkpointing
 
     @classmethod
-    def from_recipe(cls, recipe: Literal["best", "paper"], **parameters: Any) -> HotVAEClassifier:
+    def from_recipe(cls, recipe: Literal["best", "paper"], **settings: Any) -> HotVAEClassifier:
         """Make a classifier by a named recipe.
 
         Parameters
@@ -377,8 +184,9 @@ class HotVAEClassifier(JointClassifier):
         recipe : {"best", "paper"}
             ``"best"`` has the defaults; ``"paper"`` what the paper trains with, as far as it says so
             (:data:`~hotvae.config.RECIPES`).
-        **parameters
-            Whatever else is to differ from the defaults; these win over the recipe.
+        **settings
+            Whatever else is to differ from the defaults, by the names of parameters or of those of ``training`` and
+            ``features``, such as ``max_epochs``; these win over the recipe.
 
         Returns
         -------
@@ -386,26 +194,17 @@ class HotVAEClassifier(JointClassifier):
 
         Examples
         --------
-        >>> HotVAEClassifier.from_recipe("paper", n_layers=3, random_state=0).direct_path
-        False
+        >>> HotVAEClassifier.from_recipe("paper", n_layers=3, max_epochs=200).training.optimizer
+        'adam'
         """
-        return cls(**(find_recipe(recipe) | parameters))
-
-    def _loss_weights(self) -> LossWeights:
-        return LossWeights(
-            bce=self.bce_weight,
-            intermediate=self.intermediate_weight,
-            ranking=self.ranking_weight,
-            kl=self.kl_weight,
-            ranking_scale=self.ranking_scale,
-        )
+        return cls.from_settings(**find_recipe(recipe) | settings)
 
     def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | NDArray[np.int64] | None:
         if isinstance(self.graph, str):
             if self.graph == "complete":
                 return None
             if self.graph == "cooccurrence":
-                return cooccurrence_graph(labels, min_count=self.min_count)
+                return cooccurrence_graph(labels)
             raise ConfigError(
                 f"graph must be 'complete', 'cooccurrence' or an array; got {self.graph!r}. See hotvae.graph."
             )
@@ -413,111 +212,58 @@ class HotVAEClassifier(JointClassifier):
             return neighbour_lists(self.graph, self.n_labels_)
         return check_graph(np.asarray(self.graph), self.n_labels_)
 
+    def _weights(self) -> Mapping[str, float]:
+        return self._config(LossWeights).by_term()
+
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
-        return HotVAE(
+        return self.network_class(
             n_features,
             n_labels,
             self._config(NetConfig),
             graph,
-            feature_encoder=self._feature_encoder(n_features),
-            initial_logits=initial_logits,
-            direct_epochs=self.direct_epochs,
-            rank=self._rank(n_labels),
-            starts=self.ridge_start,
+            self._feature_encoder(n_features),
+            initial_logits,
+            self._weights().keys(),
+            self.direct_epochs,
+            self._has_base(),
         )
 
-    def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:
-        weights = self._loss_weights()
-        named = {name: float(getattr(weights, name)) for name in ("bce", "intermediate", "ranking", "kl")}
-        n_members = cast(HotVAE, network).n_members
+    def _steps(self) -> list[Callable[[Rows, Rows, int], None]]:
+        return [self._learn_communities, self._learn_label_branch, self._learn_neighbours]
 
-        def terms(features: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
-            output, told = network(features, labels), labels.repeat_interleave(n_members, dim=0)
-            each = hotvae_terms(output, told, weights, self.pooling)
-            return {name: member_mean(term, n_members) for name, term in each.items()}
-
-        return terms, named
-
-    def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
-        n_epochs = require_count("known_epochs", self.known_epochs, least=0)
-        super()._learn(train, validation, seed)
+    def _learn_label_branch(self, train: Rows, validation: Rows, seed: int) -> None:
+        """Train the label branch on, alone, where the kept epoch came before it had learned what it could."""
+        n_epochs = self.given_epochs
         # One label tells of no other, and classes (1-D y) cannot be given.
-        if self.conditional and n_epochs and validation is not None and self.n_labels_ > 1 and self.target_ == "labels":
-            # Too few observed validation labels leave none to ask for: then there is no such loss in any epoch.
-            told = [record.get("validation_told_log_loss", math.nan) for record in self.history_.records]
-            if told[self.history_.best_epoch - 1] > (1 + _TOLD_TOLERANCE) * min(told):
-                self._learn_known(train, validation, seed, n_epochs)
+        if not (self.conditional and n_epochs and self.n_labels_ > 1 and self.target_ == "labels"):
+            return
+        # Too few observed validation labels leave no target: then there is no such loss in any epoch.
+        losses = [record.get("validation_given_log_loss", math.nan) for record in self.history_.records]
+        if losses[self.history_.best_epoch - 1] > (1 + _GIVEN_TOLERANCE) * min(losses):
+            training = self._training().but(max_epochs=n_epochs, patience=_GIVEN_PATIENCE, selection_metric="log_loss")
+            network = cast(HotVAE, self.network_)
+            title = f"{self.title}, given labels"
+            fit_network(LabelBranch(network), {"bce": 1.0}, train, validation, training, seed=seed, title=title)
+            network.requires_grad_(True)
 
-    def _learn_known(self, train: LabelledRows, validation: LabelledRows, seed: int, n_epochs: int) -> None:
-        """Train the label branch on, alone."""
-        network, dtype = cast(HotVAE, self.network_), self._dtype()
-        branch = LabelBranch(network)
-        config = replace(
-            self._config(TrainConfig),
-            max_epochs=n_epochs,
-            direct_epochs=0,
-            patience=_KNOWN_PATIENCE,
-            selection_metric="log_loss",
-        )
-
-        def terms(features: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
-            return {"bce": member_mean(bce_loss(*branch(features, labels)), network.n_members)}
-
-        with torch_threads(self.n_threads):
-            fit_network(
-                branch,
-                terms,
-                {"bce": 1.0},
-                Rows(train.features, train.labels.astype(dtype)),
-                Rows(validation.features, validation.labels.astype(dtype)),
-                config,
-                seed=seed,
-                device=choose_device(self.device),
-                progress=make_progress(self.progress, f"{self.title}, known labels"),
-            )
-        network.to("cpu").requires_grad_(True)
-
-    def _probs_given(self, features: Any, known: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+    def _probs_given(self, rows: Rows, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         if not self.conditional:
-            raise ConfigError("given must go with a model trained for it; got conditional=False. Train it with True.")
-        network = cast(HotVAE, self.network_)
-        with torch_threads(self.n_threads):
-            told = predict_network(network.predict_given, features, known.astype(self._dtype()))
-            if self.memory_ is None:
-                return told
-            # What known labels change about the odds, they change about those that neighbours have a share in.
-            untold = predict_network(network.predict, features)
-        odds = [_logit(probs) for probs in (self._probs(features), told, untold)]
-        moved: NDArray[np.floating[Any]] = expit(odds[0] + odds[1] - odds[2]).astype(told.dtype)
-        return moved
-
-    def _scores(self, features: Any) -> NDArray[Any]:
-        return probit_of(self._probs(features))
-
-    def _told_scores(self, features: Any, known: NDArray[np.float32], scores: NDArray[Any]) -> NDArray[Any]:
-        return probit_of(self._given_some(features, known))
-
-    def _told_latent(self, head: ProbitHead, found: Posterior, causes: Tensor, scores: Tensor) -> Tensor:
-        # The label branch says where the known labels move each probability; of the causes only what is still
-        # uncertain about them counts.
-        centre = torch.einsum("kb,kbr->br", found.weights, found.draws)
-        apart = (found.draws - centre) @ head.factors.T
-        spread = (1 + torch.einsum("kb,kbl->bl", found.weights, apart.square())).sqrt()
-        return scores * spread + (causes - centre) @ head.factors.T
-
-    def _predictor(self) -> Any:
-        if self.n_draws == 0:
-            return self.network_.predict
-        n_tokens = getattr(self.network_.feature_encoder, "n_tokens", None)
-        if n_tokens is None:
             raise ConfigError(
-                "n_draws must be 0 for an encoder without n_tokens: its rows cannot share their noise. Set n_draws=0."
+                "given must go with a model trained for it; got conditional=False. Train it anew with it set to true."
             )
-        generator = torch.Generator().manual_seed(self.noise_seed_)
-        shape = (self.n_draws, 1, n_tokens, self._config(NetConfig).latent_width)
-        noise = torch.randn(shape, generator=generator, dtype=getattr(torch, self.precision))
         network = cast(HotVAE, self.network_)
-        return lambda features: network.predict(features, noise)
+        with torch_threads(self._training().n_threads):
+            probs = predict_network(network.predict_given, rows.features, given.astype(self._dtype()), rows.base_logits)
+            if self.neighbours_ is None:
+                return probs
+            # What given labels change about the odds, they change about those that neighbours have a share in.
+            alone = predict_network(network.predict, rows.features, rows.base_logits)
+        with_neighbours, moved, unmoved = (_logit(table) for table in (self._probs(rows), probs, alone))
+        shifted: NDArray[np.floating[Any]] = expit(with_neighbours + moved - unmoved).astype(probs.dtype)
+        return shifted
+
+    def _given_scores(self, rows: Rows, given: NDArray[np.float32] | None) -> NDArray[Any] | None:
+        return None if given is None else probit_of(self._given_some(rows, given))
 
 
 def _logit(probs: NDArray[np.floating[Any]]) -> NDArray[np.float64]:

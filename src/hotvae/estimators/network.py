@@ -1,84 +1,79 @@
-"""What every neural classifier of hotvae shares: training by the one loop, prediction in batches, weights in files."""
+"""The base of every neural classifier: training by the one loop, what wraps the network after it, weights in files."""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.base import TransformerMixin
+from sklearn.base import TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from hotvae.config import (
-    FrontConfig,
-    NetConfig,
-    TrainConfig,
-    require_count,
-)
+from hotvae.config import LossWeights, NetConfig, picked, require_choice, require_count
 from hotvae.errors import ConfigError, DataError
-from hotvae.estimators.base import Front, LabelClassifier, LabelledRows, plain_parameter
+from hotvae.estimators.base import STORABLE, LabelClassifier, plain_parameter
+from hotvae.estimators.communities import Communities, probit_of
+from hotvae.estimators.latent_neighbours import LatentNeighbours
 from hotvae.estimators.per_label import limited_threads, unit_rows
-from hotvae.estimators.ridge_base import ridge_start
-from hotvae.features.molecules import AtomTokens, ElementPresence, readable_smiles
-from hotvae.features.scaling import FeatureScaler
-from hotvae.features.text import BagOfWords, TextTokens, as_texts
-from hotvae.features.tokens import ActiveColumns
-from hotvae.metrics import log_loss
-from hotvae.net.base_logits import RidgeLogits
-from hotvae.net.encoders import encode, make_encoder, member_mean
+from hotvae.estimators.ridge_base import ridge_logits
+from hotvae.features import TRANSFORMERS, Rows, RowTransformer
+from hotvae.features.transformer import OtherTransformer
+from hotvae.net.encoders import encode, make_encoder
 from hotvae.net.latent import token_mean
-from hotvae.net.memory import NeighbourMemory
-from hotvae.training.loop import (
-    History,
-    Rows,
-    Terms,
-    choose_device,
-    fit_network,
-    owned_randomness,
-    predict_network,
-    torch_threads,
-)
-from hotvae.training.progress import make_progress
+from hotvae.net.probit import ProbitHead
+from hotvae.training.loop import History, fit_network
+from hotvae.training.prediction import owned_randomness, predict_network, torch_threads
+from hotvae.training.settings import WHERE, Training
 
-ConfigClass = TypeVar("ConfigClass", FrontConfig, NetConfig, TrainConfig)
+ConfigClass = TypeVar("ConfigClass", NetConfig, LossWeights)
 
-# How the front of each kind of encoder is read back; any other kind, and a module of the user's own, has a scaler.
-_RESTORED: dict[str, Callable[[dict[str, Any]], Front]] = {
-    "set": ActiveColumns.from_state,
-    "text": TextTokens.from_state,
-    "bag": BagOfWords.from_state,
-    "smiles": AtomTokens.from_state,
-    "elements": ElementPresence.from_state,
-}
-# What the neighbours of a row may count for, and how fast they count for less with the angle; validation rows choose.
-_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-_TEMPERATURES = (0.02, 0.05, 0.1, 0.2)
-# Rows among which neighbours are looked for, at most: every prediction compares with all, and the file holds them.
-_MOST_REMEMBERED = 20_000
-MEMORY = "memory."
-"""How names of tensors in a file begin that are remembered rows, not weights."""
-START = "ridge."
-"""How names of tensors in a file begin that belong to the ridge that rows start from."""
-
-_TOKENS = ("set", "text", "smiles")
-TEXTS = ("text", "bag")
-MOLECULES = ("smiles", "elements")
+# Draws behind conditional probabilities, and behind the joint likelihood of a batch.
+_CONDITIONAL_DRAWS = 512
+_LIKELIHOOD_DRAWS = 32
+# Common causes of labels, unless a number is given: as many as labels, at most so many.
+_MOST_CAUSES = 32
+# How names of tensors in a file begin that are not weights of the network.
+_BASE, _COMMUNITIES = "ridge.", "communities."
+NEIGHBOURS = "neighbours."
+"""How names of tensors in a file begin that are remembered training rows."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NetworkClassifier(TransformerMixin, LabelClassifier):
     """A classifier whose network is trained by :func:`~hotvae.training.loop.fit_network`.
 
-    A subclass has an ``__init__`` with explicit parameters, ``_build`` for its network, and ``_objective`` for its
-    loss terms and their weights.
+    A subclass is a dataclass, whose fields are the parameters that scikit-learn sees, and has ``_build`` for its
+    network. What it may have besides: ``base``, ``latent_neighbours``, and ``rank`` with ``covariance_epochs`` for
+    communities.
+
+    Parameters
+    ----------
+    training : Training, optional
+        How to train: epochs, step size, patience, device, threads, progress.
+    features : transformer, optional
+        What makes rows ready; None takes the one that goes with the encoder, with its defaults.
+    validation_fraction : float
+        Share of the rows held out to choose epoch and thresholds, unless ``fit`` is given some.
+    random_state : int, RandomState or None
+        The same number gives the same model on the same machine.
     """
+
+    training: Training | None = None
+    features: Any = None
+    validation_fraction: float = 0.2
+    random_state: int | np.random.RandomState | None = None
+
+    training_defaults: ClassVar[Mapping[str, Any]] = {}
+    """What differs from :class:`~hotvae.training.settings.Training`'s own defaults while ``training`` is None."""
+
+    draws: ClassVar[tuple[int, int]] = (_CONDITIONAL_DRAWS, _LIKELIHOOD_DRAWS)
 
     # What a subclass says ---------------------------------------------------------------------------------
 
@@ -86,52 +81,147 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
         """Make the untrained network."""
 
-    @abstractmethod
-    def _objective(self, network: nn.Module) -> tuple[Terms, Mapping[str, float]]:
-        """Return the loss terms of the network and their weights."""
+    def _weights(self) -> Mapping[str, float]:
+        """Return the weights of the loss terms of the network."""
+        return {"bce": 1.0}
 
     def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | NDArray[np.int64] | None:
         """Return the label graph from training rows, or lists of neighbours; None is the complete one."""
         return None
 
-    # From features to the encoder --------------------------------------------------------------------------
+    def _steps(self) -> list[Callable[[Rows, Rows, int], None]]:
+        """List what is learned after the network, in this order, where there are validation rows."""
+        return [self._learn_communities, self._learn_neighbours]
+
+    # Parameters -------------------------------------------------------------------------------------------
+
+    def _training(self) -> Training:
+        """Return how to train: the parameter, or the defaults."""
+        return Training(**self.training_defaults) if self.training is None else self.training
 
     def _kind(self) -> str:
         """Return what a row is: the name of the encoder, "mlp" for a table before a module of the user's own."""
         encoder = getattr(self, "encoder", "mlp")
         return encoder if isinstance(encoder, str) else "mlp"
 
-    def _front(self) -> Front:
-        kind, config = self._kind(), self._config(FrontConfig)
-        for name, off in (("clamp", False), ("spatial_units", 0), ("landmarks", 0)):
-            if getattr(config, name) and kind in _RESTORED:
-                raise ConfigError(
-                    f"{name} must be {off} with encoder {kind!r}, which reads no columns of numbers; got "
-                    f"{getattr(config, name)}. Use encoder='mlp'."
-                )
-        if kind == "set":
-            return ActiveColumns(config.max_tokens)
-        if kind == "text":
-            return TextTokens(config.max_tokens, config.min_word_count, config.max_words)
-        if kind == "bag":
-            return BagOfWords(min_word_count=config.min_word_count, max_words=config.max_words)
-        if kind == "smiles":
-            return AtomTokens(config.bonds, config.max_tokens)
-        return ElementPresence() if kind == "elements" else _scaler(config)
+    def new_features(self) -> RowTransformer:
+        """Make the untrained transformer that makes rows ready."""
+        given = self.features
+        if given is None:
+            return TRANSFORMERS[require_choice("encoder", self._kind(), TRANSFORMERS)]()
+        return clone(given) if isinstance(given, RowTransformer) else OtherTransformer(given)
 
-    def _restored_front(self, state: dict[str, Any]) -> Front:
-        restore: Callable[[dict[str, Any]], Front] = _RESTORED.get(self._kind(), FeatureScaler.from_state)
-        return restore(state)
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; those of ``training`` and ``features`` are there even while these are None."""
+        params: dict[str, Any] = super().get_params(deep)
+        if deep:
+            for name, part in self._parts():
+                params |= {f"{name}__{key}": value for key, value in part.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``training__patience=5`` reaches into ``training``, which then is an object of its own."""
+        nested = {key: value for key, value in params.items() if "__" in key}
+        # Which features there are depends on the encoder: first what is not nested.
+        super().set_params(**{key: value for key, value in params.items() if key not in nested})
+        for name, part in self._parts():
+            if any(key.startswith(f"{name}__") for key in nested):
+                setattr(self, name, part)
+        super().set_params(**nested)
+        return self
+
+    def _parts(self) -> list[tuple[str, Any]]:
+        """Return the objects that stand in for parameters which are None."""
+        known = self._kind() in TRANSFORMERS
+        parts = [("training", self._training())] if self.training is None else []
+        return parts + ([("features", self.new_features())] if self.features is None and known else [])
+
+    @classmethod
+    def all_settings(cls) -> dict[str, Any]:
+        """Every setting by a name of its own, with its default; see :class:`LabelClassifier`."""
+        own = cls().get_params(deep=False)
+        nested: list[Any] = [Training(**cls.training_defaults), *(kind() for kind in cls._transformers())]
+        flat = {key: value for part in nested for key, value in part.get_params().items()}
+        return flat | {name: value for name, value in own.items() if name not in ("training", "features")}
+
+    @classmethod
+    def from_settings(cls, **settings: Any) -> Self:
+        """Make a classifier from settings by names of their own, wherever they belong.
+
+        Examples
+        --------
+        >>> from hotvae import PlainNetClassifier
+        >>> PlainNetClassifier.from_settings(max_epochs=5, scaling="quantile")
+        PlainNetClassifier(features=FeatureScaler(scaling='quantile'),
+                           training=Training(max_epochs=5))
+        """
+        own = cls().get_params(deep=False)
+        # A copy: settings that are changed below stay as they are in the caller's own objects.
+        chosen = {name: clone(value, safe=False) for name, value in picked(("training", "features"), settings).items()}
+        model = cls(**picked(own, settings) | chosen)
+        rest = {name: value for name, value in settings.items() if name not in own}
+        trained = picked(Training().get_params(), rest)
+        if trained:
+            model.set_params(**{f"training__{name}": value for name, value in trained.items()})
+        shaped = {name: value for name, value in rest.items() if name not in trained}
+        if shaped:
+            allowed, defaults = model.new_features().get_params(), cls.all_settings()
+            for name in [name for name in shaped if name not in allowed]:
+                if shaped.pop(name) != defaults.get(name, ...):
+                    raise ConfigError(
+                        f"{name} must be left out with encoder {model._kind()!r}, whose rows have no such setting; got "
+                        f"{settings[name]!r}. Choose another encoder, or remove it."
+                    )
+            model.set_params(**{f"features__{name}": value for name, value in shaped.items()})
+        return model
+
+    @classmethod
+    def _transformers(cls) -> list[type[RowTransformer]]:
+        """Return the transformers whose settings the classifier may have."""
+        has_choice = "encoder" in cls().get_params(deep=False)
+        return list(TRANSFORMERS.values()) if has_choice else [TRANSFORMERS["mlp"]]
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        def plain(part: Any) -> dict[str, Any]:
+            return {name: plain_parameter(name, value) for name, value in part.get_params().items()}
+
+        kept = {name: value for name, value in plain(self._training()).items() if name != "state_file"}
+        features = None if self.features is None else {"kind": type(self.features).__name__, **plain(self.features)}
+        return super()._plain_parameters() | {"training": kept, "features": features}
+
+    @classmethod
+    def _from_plain(cls, parameters: dict[str, Any]) -> Self:
+        features = parameters["features"]
+        if features is not None:
+            settings = {name: value for name, value in features.items() if name != "kind"}
+            features = STORABLE[features["kind"]](**settings)
+        return cls(**parameters | {"training": Training(**parameters["training"]), "features": features})
+
+    def _config(self, cls: type[ConfigClass]) -> ConfigClass:
+        """Collect the parameters of a configuration by name; its own checks name what does not fit."""
+        params = self.get_params(deep=False)
+        return cls(**picked((field.name for field in fields(cls)), params))
+
+    def check_parameters(self) -> None:
+        """Find a parameter that is not allowed before any data are read."""
+        self._training().checked()
+        self._config(NetConfig)
+        self._weights()
+        self.new_features().check_parameters()
+        for name in ("latent_neighbours", "covariance_epochs", "direct_epochs", "given_epochs"):
+            require_count(name, getattr(self, name, 0), least=0)
+        if getattr(self, "rank", None) is not None:
+            require_count("rank", self.rank)
+        if getattr(self, "base", None) is not None:
+            require_choice("base", self.base, ("ridge",))
+
+    # From features to the encoder --------------------------------------------------------------------------
 
     def _check_features(self, X: Any, reset: bool) -> Any:
         """Return one column of str for texts and molecules, else what every classifier takes."""
-        kind = self._kind()
-        if kind not in (*TEXTS, *MOLECULES):
+        if not self.features_.is_column:
             return super()._check_features(X, reset)
-        # Here, where all rows are seen, so that messages name them by their numbers in the user's own column.
-        column = (
-            as_texts(X) if kind in TEXTS else readable_smiles(X, kind == "smiles" and self._config(FrontConfig).bonds)
-        )
+        column = self.features_.read_column(X)
         names = [str(name) for name in X.columns] if isinstance(X, pd.DataFrame) else None
         if reset:
             self.n_features_in_ = 1
@@ -145,143 +235,169 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         return column
 
     def _feature_encoder(self, n_inputs: int) -> nn.Module:
-        """Make the untrained feature encoder that the parameters name."""
-        own = own_encoder(self.encoder) if isinstance(self.encoder, nn.Module) else None
-        if own is not None:
+        """Make the untrained feature encoder, or copy the user's own."""
+        if isinstance(getattr(self, "encoder", None), nn.Module):
+            own: nn.Module = copy.deepcopy(self.encoder)  # the parameter stays as the user gave it
             return own
-        return make_encoder(self.encoder, n_inputs, self._config(NetConfig), getattr(self.scaler_, "n_numeric", None))
+        return make_encoder(self.features_.gives, n_inputs, self._config(NetConfig))
+
+    def _has_base(self) -> bool:
+        base = getattr(self, "base", None)
+        if base is None:
+            return False
+        if self.features_.gives != "numbers":
+            raise ConfigError(
+                f"base must be None where rows are tokens; got {base!r} with {type(self.features_).__name__}. Use "
+                "encoder 'mlp' for tables and 'bag' for texts."
+            )
+        return True
+
+    def _ready(self, scaled: Any) -> Rows:
+        """Put the logits of the base, where there is one, beside features made ready."""
+        if self.base_ is None:
+            return Rows(scaled)
+        weights, intercepts = self.base_
+
+        def logits(rows: Tensor) -> Tensor:
+            return nn.functional.linear(rows, weights, intercepts)
+
+        with torch_threads(self._training().n_threads):
+            return Rows(scaled, None, predict_network(logits, unit_rows(scaled).astype(self._dtype())))
+
+    def _dtype(self) -> np.dtype[Any]:
+        return np.dtype(self._training().checked().precision)
 
     # Fitting ----------------------------------------------------------------------------------------------
 
-    def _dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.precision)
-
-    def _learn_first(
-        self, train: LabelledRows, validation: LabelledRows | None
-    ) -> tuple[LabelledRows, LabelledRows | None]:
-        """Learn the ridge that rows start from, where asked for, and put its logits beside them."""
-        self.start_: RidgeLogits | None = None
-        if not self._has_start():
-            return train, validation
-        with limited_threads(self.n_threads):
-            found = ridge_start(unit_rows(train.features), train.labels)
-        maps = (np.ascontiguousarray(part, dtype=self._dtype()) for part in (found.weights.T, found.intercepts))
-        self.start_ = RidgeLogits(*map(torch.from_numpy, maps))
-        train = LabelledRows(_beside(train.features, found.left_out), train.labels)
-        if validation is None:
-            return train, None
-        return train, LabelledRows(self._started(validation.features), validation.labels)
-
-    def _has_start(self) -> bool:
-        wanted = self._config(FrontConfig).ridge_start
-        if wanted and self._kind() in _TOKENS:
-            raise ConfigError(
-                f"ridge_start must be False with encoder {self._kind()!r}, whose rows are tokens; got True. Use 'mlp' "
-                "for tables and 'bag' for texts."
-            )
-        return wanted
-
-    def _read(self, X: Any) -> Any:
-        return self._started(super()._read(X))
-
-    def _started(self, features: Any) -> Any:
-        """Put the logits that scaled rows start from beside them."""
-        start = self.start_
-        if start is None:
-            return features
-        with torch_threads(self.n_threads):
-            return _beside(features, predict_network(start, unit_rows(features).astype(self._dtype())))
-
-    def _learn(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
-        self._n_neighbours()  # a wrong number is told before the training, not after it
-        rows = Rows(train.features, train.labels.astype(self._dtype()))
-        held_rows = None
-        if validation is not None:
-            held_rows = Rows(validation.features, validation.labels.astype(self._dtype()))
-        self.memory_: NeighbourMemory | None = None
-        graph = self._label_graph(train.labels)
+    def _learn(self, train: Rows, validation: Rows | None, seed: int) -> None:
+        """Learn the base, the network, and then the steps that wrap it."""
+        self.check_parameters()
+        training = self._training()
+        self.communities_: Communities | None = None
+        self.neighbours_: LatentNeighbours | None = None
+        self.noise_seed_ = seed
+        train, validation = self._learn_base(train, validation)
+        graph = self._label_graph(train.observed())
         is_complete = graph is None or (graph.dtype == np.bool_ and graph.all())
         self.graph_ = None if is_complete else graph
-        config = self._config(TrainConfig)
-        device = choose_device(self.device)
-        with torch_threads(self.n_threads):
-            with owned_randomness(seed, 0):
-                self.network_ = self._make_network(_initial_logits(rows.labels))
-            terms, weights = self._objective(self.network_)
-            self.history_: History = fit_network(
-                self.network_,
-                terms,
-                weights,
-                rows,
-                held_rows,
-                config,
-                seed=seed,
-                device=device,
-                progress=make_progress(self.progress, self.title),
-                state_file=self.state_file,
-                identity=self._identity(),
-            )
-            self.network_.to("cpu")
-        self.noise_seed_ = seed
-
-    def _n_neighbours(self) -> int:
-        return require_count("latent_neighbours", getattr(self, "latent_neighbours", 0), least=0)
-
-    def _learn_last(self, train: LabelledRows, validation: LabelledRows | None, seed: int) -> None:
-        """Remember training rows, as far as validation rows are predicted better by it."""
-        n_neighbours = self._n_neighbours()
-        if not n_neighbours or validation is None:
+        with owned_randomness(seed, 0):
+            self.network_ = self._make_network(_initial_logits(train.observed()))
+            self.communities_ = self._make_communities()
+        self.history_: History = fit_network(
+            self.network_,
+            self._weights(),
+            train,
+            validation,
+            training,
+            seed=seed,
+            title=self.title,
+            identity=self._identity(),
+        )
+        if validation is None:
+            self._forget_unlearned()
             return
-        kept = np.arange(len(train.labels))
-        if len(kept) > _MOST_REMEMBERED:
-            kept = np.sort(np.random.default_rng(seed).permutation(len(kept))[:_MOST_REMEMBERED])
-        places = torch.from_numpy(self._placed(train.features[kept]))
-        memory = NeighbourMemory(places, torch.from_numpy(train.labels[kept].astype(self._dtype())), n_neighbours)
-        alone = self._probs(validation.features)
-        best = (log_loss(validation.labels, alone), 0.0, 0.0)
-        memory.share = 1.0  # a smaller one lies on the line between the network alone and the neighbours
-        for memory.temperature in _TEMPERATURES:
-            with torch_threads(self.n_threads):
-                near = predict_network(
-                    lambda rows, probs: memory.mix(probs, self._place(rows)), validation.features, alone
-                )
-            for share in _SHARES:
-                loss = log_loss(validation.labels, alone + share * (near - alone))
-                best = min(best, (loss, share, memory.temperature))
-        _, memory.share, memory.temperature = best
-        if memory.share:
-            self.memory_ = memory
+        for learn in self._steps():
+            learn(train, validation, seed)
+
+    def _learn_base(self, train: Rows, validation: Rows | None) -> tuple[Rows, Rows | None]:
+        """Learn the base that the network adds to, and put its logits beside the rows; training rows were left out."""
+        dtype = self._dtype()
+        self.base_: tuple[Tensor, Tensor] | None = None
+        if self._has_base():
+            with limited_threads(self._training().n_threads):
+                found = ridge_logits(unit_rows(train.features), train.observed())
+            maps = (np.ascontiguousarray(part, dtype=dtype) for part in (found.weights.T, found.intercepts))
+            weights, intercepts = map(torch.from_numpy, maps)
+            self.base_ = weights, intercepts
+            train = Rows(train.features, train.labels, found.left_out)
+            if validation is not None:
+                validation = Rows(validation.features, validation.labels, self._ready(validation.features).base_logits)
+        return train.as_type(dtype), None if validation is None else validation.as_type(dtype)
 
     def _identity(self) -> dict[str, str]:
         """Return every setting that shapes the network; where and how it is computed and shown does not count."""
-        aside = {"device", "n_threads", "progress", "state_file", "random_state", "encoder", "graph", "n_draws"}
-        aside.add("latent_neighbours")
-        return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in aside}
+        aside = {"random_state", "encoder", "graph", "latent_neighbours", "training", "features"}
+        aside |= {f"training__{name}" for name in WHERE}
+        return {name: repr(value) for name, value in self.get_params().items() if name not in aside}
 
     def _make_network(self, initial_logits: NDArray[Any] | None) -> nn.Module:
         graph = None if self.graph_ is None else torch.from_numpy(self.graph_)
         logits = None if initial_logits is None else torch.from_numpy(initial_logits)
-        network = self._build(self.scaler_.n_features_out, self.n_labels_, graph, logits)
-        return network.to(getattr(torch, self.precision))
+        network = self._build(self.features_.n_features_out, self.n_labels_, graph, logits)
+        return network.to(getattr(torch, self._training().precision))
 
-    def _config(self, cls: type[ConfigClass]) -> ConfigClass:
-        """Collect the parameters of a configuration by name; its own checks name what does not fit."""
-        known = {field.name for field in fields(cls)} & set(self.get_params(deep=False))
-        return cls.from_dict({name: plain_parameter(name, getattr(self, name)) for name in known})
+    # Communities ------------------------------------------------------------------------------------------
+
+    def _rank(self, n_labels: int) -> int:
+        return min(n_labels, _MOST_CAUSES) if self.rank is None else int(self.rank)
+
+    def _make_communities(self) -> Communities | None:
+        """Make the common causes of labels: part of the network where it has a head, else beside it."""
+        if not hasattr(self, "rank"):
+            return None
+        head = getattr(self.network_, "head", None)
+        if head is None:
+            head = ProbitHead(self.n_labels_, self._rank(self.n_labels_)).to(getattr(torch, self._training().precision))
+        return Communities(head, self.noise_seed_, self.draws[0], self._training().n_threads)
+
+    def _learn_neighbours(self, train: Rows, validation: Rows, seed: int) -> None:
+        """Remember training rows, as far as validation rows are predicted better by it."""
+        n_neighbours = getattr(self, "latent_neighbours", 0)
+        if n_neighbours:
+            with torch_threads(self._training().n_threads):
+                probs = self._probs(validation)
+                self.neighbours_ = LatentNeighbours.learn(n_neighbours, train, validation, probs, self._placed, seed)
+
+    def _learn_communities(self, train: Rows, validation: Rows, seed: int) -> None:
+        """Learn the common causes, while all probabilities stay as they are."""
+        if self.communities_ is None:
+            return
+        n_epochs, learned = self.covariance_epochs, False
+        # One label goes with no other, and classes (1-D y) are never drawn as sets.
+        if n_epochs and self.n_labels_ > 1 and self.target_ == "labels":
+            own, held = (Rows(self._scores(part), part.labels) for part in (train, validation))
+            learned = self.communities_.learn(own, held, self._training(), n_epochs, self.draws[1], self.title)
+        if not learned:
+            self._forget_unlearned()
+
+    def _forget_unlearned(self) -> None:
+        """Forget causes that were never learned; those of a network that learns them itself stay."""
+        if not hasattr(self.network_, "head"):
+            self.communities_ = None
+
+    def _scores(self, rows: Rows) -> NDArray[Any]:
+        """Return the probit of every probability."""
+        if self.neighbours_ is not None or not hasattr(self.network_, "scores"):
+            return probit_of(self._probs(rows))
+        with torch_threads(self._training().n_threads):
+            return predict_network(cast(Any, self.network_).scores, rows.features, rows.base_logits)
 
     # Predicting -------------------------------------------------------------------------------------------
 
-    def _probs(self, features: Any) -> NDArray[np.floating[Any]]:
-        if features.shape[0] == 0:
+    def _probs(self, rows: Rows) -> NDArray[np.floating[Any]]:
+        if len(rows) == 0:
             return np.zeros((0, self.n_labels_), dtype=self._dtype())
-        with torch_threads(self.n_threads):
-            predict, memory = self._predictor(), self.memory_
-            if memory is None:
-                return predict_network(predict, features)
-            return predict_network(lambda batch: memory.mix(predict(batch), self._place(batch)), features)
+        with torch_threads(self._training().n_threads):
+            probs = predict_network(cast(Any, self.network_).predict, rows.features, rows.base_logits)
+            if self.neighbours_ is None:
+                return probs
+            return predict_network(self.neighbours_.mix, probs, self._placed(rows))
 
-    def _predictor(self) -> Any:
-        return self.network_.predict
+    def _probs_given(self, rows: Rows, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        if self.communities_ is None:
+            return super()._probs_given(rows, given)
+        return self.communities_.conditional(self._scores(rows), given)
+
+    def _draw_blocks(
+        self, rows: Rows, given: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
+    ) -> Any:
+        if self.communities_ is None:
+            return super()._draw_blocks(rows, given, sizes, random)
+        return self.communities_.draw(self._scores(rows), given, sizes, random, self._given_scores(rows, given))
+
+    def _given_scores(self, rows: Rows, given: NDArray[np.float32] | None) -> NDArray[Any] | None:
+        """Return the probit of probabilities given labels, where the network says so itself."""
+        return None
 
     def transform(self, X: Any) -> NDArray[np.floating[Any]]:
         """Place rows in the latent space: the mean of z given x, averaged over tokens.
@@ -295,45 +411,48 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
 
         Returns
         -------
-        ndarray of shape (n_samples, dim)
+        ndarray of shape (n_samples, latent)
         """
         check_is_fitted(self)
         return self._placed(self._read(X))
 
-    def _placed(self, features: Any) -> NDArray[np.floating[Any]]:
-        """Return where scaled rows lie in the latent space."""
-        with torch_threads(self.n_threads):
-            return predict_network(self._place, features)
+    def _placed(self, rows: Rows) -> NDArray[np.floating[Any]]:
+        """Return where rows lie in the latent space."""
+        encoder = self.network_.get_submodule("feature_encoder")
 
-    def _place(self, batch: Tensor) -> Tensor:
-        features = batch if self.start_ is None else batch[:, : -self.n_labels_]
-        posterior = encode(self.network_.get_submodule("feature_encoder"), features)
-        return member_mean(token_mean(posterior.mean, posterior.mask), getattr(self.network_, "n_members", 1))
+        def place(batch: Tensor) -> Tensor:
+            posterior = encode(encoder, batch)
+            return token_mean(posterior.mean, posterior.mask)
+
+        with torch_threads(self._training().n_threads):
+            return predict_network(place, rows.features)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns of :meth:`transform`."""
         check_is_fitted(self)
-        return np.array([f"latent_{i}" for i in range(self._config(NetConfig).latent_width)], dtype=object)
+        return np.array([f"latent_{i}" for i in range(self._latent_width())], dtype=object)
+
+    def _latent_width(self) -> int:
+        return self._config(NetConfig).latent_width
 
     # Saving -----------------------------------------------------------------------------------------------
 
     def _learned(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        notes = {
+        history = self.history_
+        notes: dict[str, Any] = {
             "noise_seed": self.noise_seed_,
-            "history": {
-                "records": self.history_.records,
-                "best_epoch": self.history_.best_epoch,
-                "stopped": self.history_.stopped,
-            },
+            "history": {"records": history.records, "best_epoch": history.best_epoch, "stopped": history.stopped},
+            "has_communities": self.communities_ is not None,
         }
         tensors = dict(self.network_.state_dict())
-        memory = self.memory_
-        if memory is not None:
-            names = ("n_neighbours", "share", "temperature")
-            notes["memory"] = {name: getattr(memory, name) for name in names}
-            tensors |= {MEMORY + name: tensor for name, tensor in memory.tensors().items()}
-        if self.start_ is not None:
-            tensors |= {START + name: tensor for name, tensor in self.start_.tensors().items()}
+        if self.communities_ is not None and not hasattr(self.network_, "head"):
+            tensors[f"{_COMMUNITIES}factors"] = self.communities_.head.factors.detach()
+        neighbours = self.neighbours_
+        if neighbours is not None:
+            notes["neighbours"] = {name: getattr(neighbours, name) for name in ("n_neighbours", "share", "temperature")}
+            tensors |= {NEIGHBOURS + name: tensor for name, tensor in neighbours.tensors().items()}
+        if self.base_ is not None:
+            tensors |= {_BASE + name: part for name, part in zip(("weights", "intercepts"), self.base_, strict=True)}
         return notes, tensors
 
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -341,63 +460,35 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         self.history_ = History(**config["history"])
         graph = tensors.get("decoder.graph")
         self.graph_ = None if graph is None else graph.numpy()
+
+        def part(kind: str) -> dict[str, Tensor]:
+            return {name.removeprefix(kind): tensors[name] for name in tensors if name.startswith(kind)}
+
         with owned_randomness(0, 0):  # the random starting weights are overwritten below
             self.network_ = self._make_network(None)
-        remembered, start = (
-            {name.removeprefix(kind): tensors[name] for name in tensors if name.startswith(kind)}
-            for kind in (MEMORY, START)
-        )
-        self.network_.load_state_dict({name: tensors[name] for name in tensors if not name.startswith((MEMORY, START))})
+            self.communities_ = self._make_communities() if config["has_communities"] else None
+        wraps = (_BASE, NEIGHBOURS, _COMMUNITIES)
+        self.network_.load_state_dict({name: tensors[name] for name in tensors if not name.startswith(wraps)})
         self.network_.eval()
-        self.start_ = RidgeLogits(**start) if self._has_start() else None
-        # Models of version 0.1 have none.
-        told = config.get("memory")
-        self.memory_ = None
-        if told is not None:
-            self.memory_ = NeighbourMemory.from_tensors(remembered["places"], remembered["labels"], **told)
+        causes = part(_COMMUNITIES)
+        if self.communities_ is not None and causes:
+            self.communities_.head.load_state_dict(causes)
+        base = part(_BASE)
+        self.base_ = (base["weights"], base["intercepts"]) if self._has_base() else None
+        settings = config.get("neighbours")
+        self.neighbours_ = None
+        if settings is not None:
+            stored = part(NEIGHBOURS)
+            self.neighbours_ = LatentNeighbours.from_tensors(stored["places"], stored["labels"], **settings)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []
-        if self._kind() in (*TEXTS, *MOLECULES):
+        if self.features is None and getattr(TRANSFORMERS.get(self._kind()), "is_column", False):
             tags.input_tags.one_d_array = tags.input_tags.string = True
             tags.input_tags.two_d_array = tags.input_tags.sparse = False
         return tags
-
-
-def _scaler(config: FrontConfig) -> FeatureScaler:
-    return FeatureScaler(
-        config.scaling,
-        clamp=config.clamp,
-        spatial_units=config.spatial_units,
-        spatial_columns=config.spatial_columns,
-        landmarks=config.landmarks,
-    )
-
-
-def own_encoder(encoder: str | nn.Module) -> nn.Module | None:
-    """Return a copy of the user's encoder, or None where the network builds its default.
-
-    Examples
-    --------
-    >>> own_encoder("mlp") is None
-    True
-    """
-    if isinstance(encoder, nn.Module):
-        return copy.deepcopy(encoder)  # the parameter stays as the user gave it
-    if encoder == "mlp":
-        return None
-    raise ConfigError(f"encoder must be 'mlp' or an nn.Module; got {encoder!r}. See docs/encoders.md.")
-
-
-def _beside(features: Any, logits: NDArray[Any]) -> Any:
-    """Put logits behind the columns of rows, dense or sparse."""
-    columns: Any = logits.astype(features.dtype)
-    if sparse.issparse(features):
-        blocks: list[Any] = [features, sparse.csr_array(columns)]
-        return sparse.hstack(blocks, format="csr")
-    return np.hstack([features, columns])
 
 
 def _initial_logits(labels: NDArray[Any]) -> NDArray[Any]:

@@ -53,11 +53,6 @@ def label_rates(labels: NDArray[Any]) -> NDArray[np.float64]:
     Returns
     -------
     ndarray of shape (n_labels,)
-
-    Examples
-    --------
-    >>> label_rates(np.array([[1, 0, np.nan], [0, 0, np.nan], [1, np.nan, np.nan]]))
-    array([0.625     , 0.16666667, 0.5       ])
     """
     observed = (~np.isnan(labels)).sum(axis=0)
     rates: NDArray[np.float64] = (np.nansum(labels, axis=0, dtype=np.float64) + 0.5) / (observed + 1)
@@ -79,13 +74,6 @@ def label_groups(labels: NDArray[Any]) -> list[LabelGroup]:
     -------
     list of LabelGroup
         In the order of each group's first label.
-
-    Examples
-    --------
-    >>> nan = np.nan
-    >>> table = np.array([[0, 1, 0, 0], [1, nan, 0, 1], [0, 0, 0, 1]])
-    >>> [(group.rows.tolist(), group.labels.tolist()) for group in label_groups(table)]
-    [([0, 1, 2], [0, 3]), ([0, 2], [1])]
     """
     observed = ~np.isnan(labels)
     positives = np.nansum(labels, axis=0)
@@ -96,25 +84,12 @@ def label_groups(labels: NDArray[Any]) -> list[LabelGroup]:
 
 
 def is_sparse(table: Any) -> bool:
-    """Tell sparse tables from arrays.
-
-    Examples
-    --------
-    >>> is_sparse(np.eye(2)), is_sparse(sparse.eye_array(2))
-    (False, True)
-    """
+    """Tell sparse tables from arrays."""
     return bool(sparse.issparse(table))
 
 
 def dense(table: Any) -> NDArray[Any]:
-    """Return a table as an array.
-
-    Examples
-    --------
-    >>> dense(sparse.eye_array(2))
-    array([[1., 0.],
-           [0., 1.]])
-    """
+    """Return a table as an array."""
     return np.asarray(table.toarray() if is_sparse(table) else table)
 
 
@@ -132,14 +107,6 @@ def unit_rows(features: Any, wanted: bool | None = None) -> Any:
     -------
     ndarray or csr_matrix
         Sparse rows come with 32-bit indices where they fit, which some of scikit-learn's models insist on.
-
-    Examples
-    --------
-    >>> unit_rows(sparse.csr_array([[3.0, 0.0, 4.0], [0.0, 0.0, 0.0]])).toarray()
-    array([[0.6, 0. , 0.8],
-           [0. , 0. , 0. ]])
-    >>> unit_rows(np.array([[3.0, 4.0]]))
-    array([[3., 4.]])
     """
     if not is_sparse(features):
         if not wanted:
@@ -156,13 +123,7 @@ def unit_rows(features: Any, wanted: bool | None = None) -> Any:
 
 
 def squared_lengths(features: Any) -> NDArray[np.float64]:
-    """Squared Euclidean length of each row, dense or sparse.
-
-    Examples
-    --------
-    >>> squared_lengths(np.array([[3.0, 4.0], [1.0, 0.0]]))
-    array([25.,  1.])
-    """
+    """Squared Euclidean length of each row, dense or sparse."""
     if is_sparse(features):
         return np.asarray(features.multiply(features).sum(axis=1), dtype=np.float64).ravel()
     lengths: NDArray[np.float64] = np.einsum("ij,ij->i", features, features)
@@ -206,11 +167,6 @@ def watch(
     -------
     list of float
         The losses.
-
-    Examples
-    --------
-    >>> watch(lambda penalty: (penalty - 1.0) ** 2, [0.5, 1.0], "silent", "ridge")
-    [0.25, 0.0]
     """
     losses = []
     progress = make_progress(style, title)
@@ -223,25 +179,12 @@ def watch(
 
 
 def middle(candidates: Sequence[Step]) -> Step:
-    """Return the setting that is taken when no validation rows can choose: the middle one.
-
-    Examples
-    --------
-    >>> middle([0.1, 1.0, 10.0])
-    1.0
-    """
+    """Return the setting that is taken when no validation rows can choose: the middle one."""
     return candidates[(len(candidates) - 1) // 2]
 
 
 def limited_threads(n_threads: int | None) -> AbstractContextManager[Any]:
-    """Let numpy, scipy and scikit-learn use at most so many threads inside the block; None leaves them alone.
-
-    Examples
-    --------
-    >>> with limited_threads(1):
-    ...     float(np.ones((2, 2)).sum())
-    4.0
-    """
+    """Let numpy, scipy and scikit-learn use at most so many threads inside the block; None leaves them alone."""
     return nullcontext() if n_threads is None else _thread_pools().limit(limits=n_threads)
 
 
@@ -251,17 +194,7 @@ def _thread_pools() -> ThreadpoolController:
 
 
 def require_candidates(name: str, values: Any) -> list[float]:
-    """Return candidates for a setting: one or more numbers above 0.
-
-    Examples
-    --------
-    >>> require_candidates("penalties", (0.1, 1))
-    [0.1, 1.0]
-    >>> require_candidates("penalties", ())
-    Traceback (most recent call last):
-    ...
-    hotvae.errors.ConfigError: penalties must hold at least one number; got (). Give candidates such as (0.1, 1.0).
-    """
+    """Return candidates for a setting: one or more numbers above 0."""
     if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str) or not len(values):
         raise ConfigError(f"{name} must hold at least one number; got {values!r}. Give candidates such as (0.1, 1.0).")
     return [require_number(f"each of {name}", value, above=True) for value in values]

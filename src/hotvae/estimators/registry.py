@@ -1,52 +1,38 @@
-"""All models by their short names, and how a saved one is read back."""
+"""The registry of all models by their short names, and how a saved one is read back."""
 
 from __future__ import annotations
 
 import os
 from difflib import get_close_matches
+from importlib import import_module
 
 from torch import nn
 
-from hotvae.baselines.boosting import BoostedTrees
-from hotvae.baselines.c2ae import C2AE
-from hotvae.baselines.chains import ChainEnsemble, LabelChain
-from hotvae.baselines.forests import ExtraTrees, RandomForest
-from hotvae.baselines.lamp import LaMP
-from hotvae.baselines.logistic import LogisticLabels
-from hotvae.baselines.mlknn import MLkNN
-from hotvae.baselines.mpvae import MPVAE
-from hotvae.baselines.plain import PlainNetClassifier
-from hotvae.baselines.prevalence import Prevalence
-from hotvae.baselines.probit import ProbitJSDM
-from hotvae.baselines.ridge import GaussianKernelRidge, LinearRidge
-from hotvae.baselines.seq2seq import Seq2Seq
-from hotvae.baselines.sleec import SLEEC
 from hotvae.checkpoint import load_folder
 from hotvae.errors import ConfigError, ModelError, listed
 from hotvae.estimators.base import LabelClassifier
-from hotvae.estimators.hotvae import HotVAEClassifier
 
-CLASSIFIERS: dict[str, type[LabelClassifier]] = {
-    "hotvae": HotVAEClassifier,
-    "plain": PlainNetClassifier,
-    "mpvae": MPVAE,
-    "lamp": LaMP,
-    "seq2seq": Seq2Seq,
-    "c2ae": C2AE,
-    "probit": ProbitJSDM,
-    "mlknn": MLkNN,
-    "sleec": SLEEC,
-    "ridge": LinearRidge,
-    "kernel_ridge": GaussianKernelRidge,
-    "logistic": LogisticLabels,
-    "chain": LabelChain,
-    "chain_ensemble": ChainEnsemble,
-    "random_forest": RandomForest,
-    "extra_trees": ExtraTrees,
-    "boosting": BoostedTrees,
-    "prevalence": Prevalence,
+CLASSIFIERS: dict[str, str] = {
+    "hotvae": "hotvae.estimators.hotvae:HotVAEClassifier",
+    "plain": "hotvae.baselines.plain:PlainNetClassifier",
+    "mpvae": "hotvae.baselines.mpvae:MPVAE",
+    "lamp": "hotvae.baselines.lamp:LaMP",
+    "seq2seq": "hotvae.baselines.seq2seq:Seq2Seq",
+    "c2ae": "hotvae.baselines.c2ae:C2AE",
+    "probit": "hotvae.baselines.probit:ProbitJSDM",
+    "mlknn": "hotvae.baselines.mlknn:MLkNN",
+    "sleec": "hotvae.baselines.sleec:SLEEC",
+    "ridge": "hotvae.baselines.ridge:LinearRidge",
+    "kernel_ridge": "hotvae.baselines.ridge:GaussianKernelRidge",
+    "logistic": "hotvae.baselines.scikit:LogisticLabels",
+    "chain": "hotvae.baselines.chains:LabelChain",
+    "chain_ensemble": "hotvae.baselines.chains:ChainEnsemble",
+    "random_forest": "hotvae.baselines.scikit:RandomForest",
+    "extra_trees": "hotvae.baselines.scikit:ExtraTrees",
+    "boosting": "hotvae.baselines.scikit:BoostedTrees",
+    "prevalence": "hotvae.baselines.prevalence:Prevalence",
 }
-"""The models that can be trained on a table, by their short names."""
+"""Where each model that can be trained on a table stands, by its short name; it is imported when it is asked for."""
 
 
 def find_classifier(name: str) -> type[LabelClassifier]:
@@ -72,7 +58,9 @@ def find_classifier(name: str) -> type[LabelClassifier]:
     'plain network'
     """
     if name in CLASSIFIERS:
-        return CLASSIFIERS[name]
+        module, _, cls = CLASSIFIERS[name].partition(":")
+        found: type[LabelClassifier] = getattr(import_module(module), cls)
+        return found
     close = get_close_matches(name, CLASSIFIERS, n=1)
     hint = f"Did you mean {close[0]!r}?" if close else "Choose one of them."
     raise ConfigError(f"model must be one of {listed(CLASSIFIERS, len(CLASSIFIERS))}; got {name!r}. {hint}")
@@ -99,8 +87,8 @@ def load_model(path: str | os.PathLike[str], encoder: nn.Module | None = None) -
     ...
     hotvae.errors.ModelError: model folder must exist; got nowhere. ...
     """
-    kinds = {cls.__name__: cls for cls in CLASSIFIERS.values()}
+    kinds = {place.partition(":")[2]: name for name, place in CLASSIFIERS.items()}
     kind = load_folder(path)[0].get("kind")
     if kind not in kinds:
         raise ModelError(f"model must be one of {listed(kinds)}; got {kind!r} ({path}). Upgrade hotvae.")
-    return kinds[kind].load(path, **({} if encoder is None else {"encoder": encoder}))
+    return find_classifier(kinds[kind]).load(path, **({} if encoder is None else {"encoder": encoder}))

@@ -2,7 +2,7 @@ r"""Ridge regression of labels, the maths: normal equations, leave-one-out score
 
 Least squares on 0 and 1 gives scores that can leave [0, 1]; one increasing curve for all labels makes probabilities
 of them (:func:`fit_curve`). What a ridge would say of a training row that it had not been shown is known for all of
-them from one system (:meth:`CentredRows.left_out`), so that a network can start from it (:class:`RidgeStart`).
+them from one system (:meth:`CentredRows.left_out`), so that a network can add to it (:class:`RidgeLogits`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,6 @@ class Curve(NamedTuple):
     ----------
     slope, intercept : float
         Of the log odds over the score.
-
-    Examples
-    --------
-    >>> Curve(2.0, -1.0).probs(np.array([0.5]))
-    array([0.5])
     """
 
     slope: float
@@ -69,14 +64,6 @@ def fit_curve(scores: NDArray[np.float64], labels: NDArray[Any]) -> Curve:
     Returns
     -------
     Curve
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> scores = rng.uniform(size=(20000, 1))
-    >>> curve = fit_curve(scores, rng.uniform(size=scores.shape) < expit(6 * scores - 4))
-    >>> round(curve.slope), round(curve.intercept)
-    (6, -4)
     """
     observed = ~np.isnan(labels)
     score, present = scores[observed], labels[observed] == 1
@@ -118,12 +105,6 @@ class CentredRows:
     ----------
     rows : ndarray or sparse matrix of shape (n_rows, n_features)
         Features; a sparse table is never made dense.
-
-    Examples
-    --------
-    >>> weights, intercepts = CentredRows(np.array([[0.0], [1.0], [2.0]])).solve(np.array([[1.0], [3.0], [5.0]]), 1e-9)
-    >>> weights.round(6), intercepts.round(6)
-    (array([[2.]]), array([1.]))
     """
 
     def __init__(self, rows: Any) -> None:
@@ -184,14 +165,6 @@ class CentredRows:
         -----
         With :math:`h_i` the weight of a row's own target in its fitted value :math:`\hat y_i`, the ridge without the
         row says :math:`y_i - (y_i - \hat y_i) / (1 - h_i)`: one system for all rows.
-
-        Examples
-        --------
-        >>> rows, targets = np.array([[0.0], [1.0], [2.0]]), np.array([[1.0], [3.0], [5.5]])
-        >>> CentredRows(rows).left_out(targets, 1e-9).round(4)
-        array([[0.5 ],
-               [3.25],
-               [5.  ]])
         """
         mean = targets.mean(axis=0)
         centred = targets - mean
@@ -223,8 +196,8 @@ class CentredRows:
         return factor
 
 
-class RidgeStart(NamedTuple):
-    """Log odds of labels that a linear ridge gives a row: where a network may start from.
+class RidgeLogits(NamedTuple):
+    """Log odds of labels that a linear ridge gives a row: the base that a network adds to.
 
     Attributes
     ----------
@@ -232,7 +205,7 @@ class RidgeStart(NamedTuple):
     intercepts : ndarray of shape (n_labels,)
     left_out : ndarray of shape (n_rows, n_labels)
         Log odds of each training row by the ridge of all others. What weights and intercepts say of a row that they
-        were learned from is too good to be true: a network that started from it would learn to trust it too much.
+        were learned from is too good to be true: a network that added to it would learn to trust it too much.
     penalty : float
         The one chosen.
     """
@@ -243,9 +216,9 @@ class RidgeStart(NamedTuple):
     penalty: float
 
 
-def ridge_start(
+def ridge_logits(
     features: Any, labels: NDArray[Any], penalties: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-) -> RidgeStart:
+) -> RidgeLogits:
     """Learn a linear ridge of every label, its penalty and its curve by rows left out one at a time.
 
     Parameters
@@ -260,20 +233,12 @@ def ridge_start(
 
     Returns
     -------
-    RidgeStart
+    RidgeLogits
 
     Raises
     ------
     DataError
         More than :data:`MAX_UNKNOWNS` rows and columns.
-
-    Examples
-    --------
-    >>> x = np.linspace(-1, 1, 50)[:, None]
-    >>> start = ridge_start(x, (x > 0).astype(float))
-    >>> odds = x @ start.weights + start.intercepts
-    >>> bool(odds[0, 0] < -2), bool(odds[-1, 0] > 2)
-    (True, True)
     """
     rows = features.astype(np.float64)
     require_solvable(rows)
@@ -296,7 +261,7 @@ def ridge_start(
         apart = np.setdiff1d(np.arange(len(labels)), own)  # not learned from: as they will be predicted
         scores[np.ix_(apart, columns)] = rows[apart] @ weights[:, columns] + intercepts[columns]
     odds = curve.slope * intercepts + curve.intercept
-    return RidgeStart(curve.slope * weights, odds, curve.slope * scores + curve.intercept, penalty)
+    return RidgeLogits(curve.slope * weights, odds, curve.slope * scores + curve.intercept, penalty)
 
 
 def _least(attempt: Callable[[float], Attempt], candidates: Sequence[float]) -> Attempt:
@@ -322,10 +287,6 @@ def require_solvable(features: Any) -> None:
     ------
     DataError
         More than :data:`MAX_UNKNOWNS` rows and columns.
-
-    Examples
-    --------
-    >>> require_solvable(np.zeros((3, 2)))
     """
     n_rows, n_features = features.shape
     if min(n_rows, n_features) > MAX_UNKNOWNS:

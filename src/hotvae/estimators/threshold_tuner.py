@@ -34,15 +34,6 @@ def label_probs(estimator: Any, X: Any) -> NDArray[np.floating[Any]]:
     Returns
     -------
     ndarray of shape (n_samples, n_labels)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.ensemble import ExtraTreesClassifier
-    >>> X, Y = np.array([[0.0], [1.0]]), np.array([[0, 1], [1, 1]])
-    >>> label_probs(ExtraTreesClassifier(random_state=0).fit(X, Y), X)
-    array([[0., 1.],
-           [1., 1.]])
     """
     answer = estimator.predict_proba(X)
     if not isinstance(answer, list):

@@ -61,12 +61,6 @@ def apply_thresholds(probs: npt.ArrayLike, thresholds: npt.ArrayLike = 0.5) -> B
         Probabilities that are not a table of numbers in [0, 1].
     ConfigError
         Thresholds outside [0, 1], or not one per label.
-
-    Examples
-    --------
-    >>> apply_thresholds([[0.5, 0.5], [0.2, 0.9]], [0.5, 0.6])
-    array([[ True, False],
-           [False,  True]])
     """
     table = check_probs(probs)
     try:
@@ -172,13 +166,6 @@ def tune_label_thresholds(
     With hits, predicted, true and observed cells :math:`c_l(t)` of a label, their sums :math:`c(t)` over
     labels, :math:`P` positives in all and shrinkage :math:`s`, the measure is computed from
     :math:`c_l(t) + s\, c(t) / P`.
-
-    Examples
-    --------
-    The third label has no positive: it gets .3, the best for all three together.
-
-    >>> tune_label_thresholds([[1, 1, 0], [0, 0, 0]], [[0.3, 0.8, 0.2], [0.1, 0.6, 0.1]])
-    array([0.3 , 0.65, 0.3 ])
     """
     if metric not in ("f1", "accuracy"):
         raise ConfigError(f"metric must be 'f1' or 'accuracy'; got {metric!r}.")
@@ -315,12 +302,6 @@ def evaluate_protocols(
     ------
     DataError
         Tables that do not fit, or different numbers of labels.
-
-    Examples
-    --------
-    >>> both = evaluate_protocols([[1], [0]], [[0.4], [0.3]], [[1], [0]], [[0.7], [0.6]])
-    >>> {name: (result["micro_f1"], result["thresholds"]["micro_f1"]) for name, result in both.items()}
-    {'honest': (0.0, 0.65), 'oracle': (1.0, 0.4)}
     """
     n_test, n_validation = check_probs(test_probs).shape[1], check_probs(validation_probs).shape[1]
     if n_test != n_validation:

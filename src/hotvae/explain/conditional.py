@@ -1,4 +1,4 @@
-"""How a model is asked: with one label told present, told absent, or not at all."""
+"""Probabilities of a model given one label as present, as absent, or no label at all."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Models = ConditionalModel | Sequence[ConditionalModel]
 
 
 def answers_given(model: object) -> bool:
-    """Tell whether a model can be told labels.
+    """Tell whether a model can be given labels.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def flip_effects(model: ConditionalModel, X: Any, label: str, *, scale: Scale = 
     Raises
     ------
     ConfigError
-        A model that cannot be told labels, an unknown label or scale.
+        A model that cannot be given labels, an unknown label or scale.
 
     Examples
     --------
@@ -110,39 +110,19 @@ def flip_effects(model: ConditionalModel, X: Any, label: str, *, scale: Scale = 
 
 
 def take_rows(X: Any, rows: IntArray) -> Any:
-    """Take rows of a table of any kind.
-
-    Examples
-    --------
-    >>> take_rows(pd.DataFrame({"depth": [1, 2, 3]}), np.array([2]))["depth"].tolist()
-    [3]
-    """
+    """Take rows of a table of any kind."""
     if isinstance(X, pd.DataFrame):
         return X.iloc[rows]
     return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
 
 
 def row_count(X: Any) -> int:
-    """Count the rows of a table of any kind.
-
-    Examples
-    --------
-    >>> row_count(np.zeros((3, 2)))
-    3
-    """
+    """Count the rows of a table of any kind."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def model_list(model: Models) -> list[ConditionalModel]:
-    """Return one model or several as a list, each of which can be told labels.
-
-    Examples
-    --------
-    >>> model_list([])
-    Traceback (most recent call last):
-    ...
-    hotvae.errors.ConfigError: ...
-    """
+    """Return one model or several as a list, each of which can be given labels."""
     models: list[Any] = list(model) if isinstance(model, list | tuple) else [model]
     if not models:
         raise ConfigError("model must be a fitted model or several; got none. Pass at least one.")
@@ -157,14 +137,7 @@ def model_list(model: Models) -> list[ConditionalModel]:
 
 
 def names_of(models: Sequence[ConditionalModel]) -> list[str]:
-    """Names of the labels, which must be the same for all models.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> names_of([SimpleNamespace(label_names_=np.array(["heron", "trout"]))])
-    ['heron', 'trout']
-    """
+    """Names of the labels, which must be the same for all models."""
     names = [str(name) for name in models[0].label_names_]
     for each in models[1:]:
         if [str(name) for name in each.label_names_] != names:
@@ -175,13 +148,7 @@ def names_of(models: Sequence[ConditionalModel]) -> list[str]:
 
 
 def places_of(wanted: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Find labels by their names.
-
-    Examples
-    --------
-    >>> places_of(["trout"], ["heron", "trout"])
-    [1]
-    """
+    """Find labels by their names."""
     order = {name: place for place, name in enumerate(names)}
     unknown = [name for name in wanted if name not in order]
     if unknown:
@@ -192,49 +159,16 @@ def places_of(wanted: Sequence[str], names: Sequence[str]) -> list[int]:
 
 
 def probs_alone(model: ConditionalModel, X: Any) -> FloatArray:
-    """Ask for all labels of all rows, none of them known.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> probs_alone(SimpleNamespace(predict_proba=lambda X: [[0.5]] * len(X)), [[1.0], [2.0]])
-    array([[0.5],
-           [0.5]])
-    """
+    """Probabilities of all labels of all rows, given none."""
     return np.asarray(model.predict_proba(X), dtype=np.float64)
 
 
-def probs_given(model: ConditionalModel, X: Any, known: Mapping[int, float], n_labels: int, scale: Scale) -> FloatArray:
-    """Ask for all labels of all rows, some of them known.
-
-    Parameters
-    ----------
-    model : ConditionalModel
-        Who is asked.
-    X : table
-        Features.
-    known : mapping of int to float
-        Known labels by their places, the same for every row.
-    n_labels : int
-        Labels in all.
-    scale : {"probability", "logit"}
-        Of the answer.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_labels)
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> echo = SimpleNamespace(predict_proba=lambda X, given: np.nan_to_num(given, nan=0.5))
-    >>> probs_given(echo, [[0.0]], {1: 1.0}, 3, "probability")
-    array([[0.5, 1. , 0.5]])
-    """
-    told = np.full((row_count(X), n_labels), np.nan)
-    for place, value in known.items():
-        told[:, place] = value
-    probs = np.asarray(model.predict_proba(X, given=told), dtype=np.float64)
+def probs_given(model: ConditionalModel, X: Any, given: Mapping[int, float], n_labels: int, scale: Scale) -> FloatArray:
+    """Probabilities, or logits, of all labels of all rows, given the same labels (by their places) in every row."""
+    table = np.full((row_count(X), n_labels), np.nan)
+    for place, value in given.items():
+        table[:, place] = value
+    probs = np.asarray(model.predict_proba(X, given=table), dtype=np.float64)
     if scale == "probability":
         return probs
     logits: FloatArray = logit(probs.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY))
@@ -244,27 +178,11 @@ def probs_given(model: ConditionalModel, X: Any, known: Mapping[int, float], n_l
 def two_sides(
     model: ConditionalModel, X: Any, place: int, n_labels: int, scale: Scale
 ) -> tuple[FloatArray, FloatArray]:
-    """Ask twice: with a label known to be absent, and with it known to be present.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> echo = SimpleNamespace(predict_proba=lambda X, given: np.nan_to_num(given, nan=0.5))
-    >>> two_sides(echo, [[0.0]], 0, 2, "probability")
-    (array([[0. , 0.5]]), array([[1. , 0.5]]))
-    """
+    """Probabilities, or logits, given a label as absent, and given it as present."""
     return probs_given(model, X, {place: 0.0}, n_labels, scale), probs_given(model, X, {place: 1.0}, n_labels, scale)
 
 
 def check_between(name: str, value: float, low: float, high: float) -> None:
-    """Refuse a number that does not lie between two others.
-
-    Examples
-    --------
-    >>> check_between("level", 1.0, 0, 1)
-    Traceback (most recent call last):
-    ...
-    hotvae.errors.ConfigError: level must be above 0 and below 1; got 1.0.
-    """
+    """Refuse a number that does not lie between two others."""
     if not low < value < high:
         raise ConfigError(f"{name} must be above {low} and below {high}; got {value}.")

@@ -20,7 +20,7 @@ MIN_GROUP_ROWS = 5
 """Fewest rows of a group; the mean of fewer says more about them than about the group."""
 
 ENOUGH_GROUP_ROWS = 20
-"""So many rows of every group are asked about, if it has them, whatever ``max_rows`` leaves of it."""
+"""So many rows of every group are used, if it has them, whatever ``max_rows`` leaves of it."""
 
 _PICK_SEED = 3
 
@@ -46,11 +46,6 @@ def gradient_groups(values: npt.ArrayLike, n_groups: int = 5, *, name: str = "")
     ------
     DataError
         Fewer than two groups can be told apart.
-
-    Examples
-    --------
-    >>> gradient_groups([1.0, 2.0, 3.0, 4.0, float("nan")], 2, name="depth").tolist()
-    ['depth 1 to 2', 'depth 1 to 2', 'depth 3 to 4', 'depth 3 to 4', nan]
     """
     require_count("n_groups", n_groups, 2)
     column = pd.Series(np.asarray(values, dtype=np.float64))
@@ -90,20 +85,10 @@ def group_masks(groups: Mapping[str, npt.ArrayLike] | npt.ArrayLike | None, n_ro
     n_rows : int
         Rows there are.
 
-    Returns
-    -------
-    dict of str to ndarray of bool
-
     Raises
     ------
     DataError
         Groups that do not fit the rows, or have too few.
-
-    Examples
-    --------
-    >>> masks = group_masks(["n"] * 5 + ["s"] * 5 + [None], 11)
-    >>> [(name, int(mask.sum())) for name, mask in masks.items()]
-    [('n', 5), ('s', 5)]
     """
     if groups is None:
         masks = {ALL_ROWS: np.ones(n_rows, dtype=bool)}
@@ -131,14 +116,7 @@ def group_masks(groups: Mapping[str, npt.ArrayLike] | npt.ArrayLike | None, n_ro
 
 
 def pick_rows(masks: Mapping[str, BoolArray], max_rows: int | None, seed: int) -> dict[str, IntArray]:
-    """Rows of each group that the model is asked about: one draw for all, topped up where a group is short.
-
-    Examples
-    --------
-    >>> masks = {"low": np.arange(100) < 90, "high": np.arange(100) >= 90}
-    >>> {name: len(rows) for name, rows in pick_rows(masks, 30, seed=0).items()}["high"]
-    10
-    """
+    """Rows of each group that are used: one draw for all, topped up where a group is short."""
     n_rows = len(next(iter(masks.values())))
     if max_rows is None or max_rows >= n_rows:
         return {name: np.flatnonzero(mask) for name, mask in masks.items()}

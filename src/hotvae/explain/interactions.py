@@ -1,6 +1,6 @@
-r"""What one label tells about another, given the environment: ask the model, flip a label, look again.
+r"""What one label tells about another, given the environment: flip a label of the model, look again.
 
-For a model that can be told labels, the association of label :math:`j` with label :math:`i` at a row with features
+For a model that can be given labels, the association of label :math:`j` with label :math:`i` at a row with features
 :math:`x` is the flip
 
 .. math:: \Delta_{ij}(x) = P(y_i = 1 \mid x, y_j = 1) - P(y_i = 1 \mid x, y_j = 0),
@@ -89,7 +89,7 @@ def associations(
     n_shuffles, n_strata : int
         Shuffled label tables behind the screen, and strata of equal size within which is shuffled.
     max_rows : int or None
-        Most rows that the model is asked about, drawn at random (a few more where a group would be left with
+        Most rows to use of the model, drawn at random (a few more where a group would be left with
         less than 20); the screen uses them all.
     random_state : int
         Decides which rows, resamples and shuffles.
@@ -105,7 +105,7 @@ def associations(
     Raises
     ------
     ConfigError
-        A model that cannot be told labels, or a parameter out of range.
+        A model that cannot be given labels, or a parameter out of range.
     DataError
         Labels or groups that do not fit.
 
@@ -151,10 +151,10 @@ def associations(
     n_rows = row_count(X)
     masks = group_masks(groups, n_rows)
     picked = pick_rows(masks, max_rows, random_state)
-    asked = np.unique(np.concatenate(list(picked.values())))
-    place = {name: np.searchsorted(asked, rows) for name, rows in picked.items()}
+    used = np.unique(np.concatenate(list(picked.values())))
+    place = {name: np.searchsorted(used, rows) for name, rows in picked.items()}
     resamples = Resamples.draw(place, len(models), n_bootstrap, level, random_state)
-    rows = take_rows(X, asked)
+    rows = take_rows(X, used)
 
     shape = (len(masks), len(names), len(names))  # group, flipped, listening
     effect, lower, upper = (np.full(shape, np.nan) for _ in range(3))
@@ -213,7 +213,7 @@ def third_order(
     Raises
     ------
     ConfigError
-        A model that cannot be told labels, an unknown label, or a parameter out of range.
+        A model that cannot be given labels, an unknown label, or a parameter out of range.
 
     Notes
     -----
@@ -240,15 +240,15 @@ def third_order(
     others = list(range(len(names))) if thirds is None else places_of(thirds, names)
     masks = group_masks(groups, row_count(X))
     picked = pick_rows(masks, max_rows, random_state)
-    asked = np.unique(np.concatenate(list(picked.values())))
+    used = np.unique(np.concatenate(list(picked.values())))
     resamples = Resamples.draw(
-        {name: np.searchsorted(asked, rows) for name, rows in picked.items()},
+        {name: np.searchsorted(used, rows) for name, rows in picked.items()},
         len(models),
         n_bootstrap,
         level,
         random_state,
     )
-    rows = take_rows(X, asked)
+    rows = take_rows(X, used)
 
     listeners: dict[tuple[int, int], list[int]] = {}
     for i, j in wanted:
@@ -318,7 +318,7 @@ def association_map(
     Raises
     ------
     ConfigError, DataError
-        A model that cannot be told labels, an unknown label, or coordinates that do not fit.
+        A model that cannot be given labels, an unknown label, or coordinates that do not fit.
 
     Examples
     --------

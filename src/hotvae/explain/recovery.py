@@ -1,6 +1,6 @@
 """How much of a known truth a model's associations recover; for virtual regions only.
 
-The truth is asked the same questions as the model: :class:`TrueModel` answers with exact probabilities, so the
+The truth answers the same questions as the model: :class:`TrueModel` gives exact probabilities, so the
 effect a perfect model would show is known for every pair and every group of rows.
 """
 
@@ -35,13 +35,6 @@ class TrueModel:
     ----------
     region : VirtualRegion
         The truth.
-
-    Examples
-    --------
-    >>> from hotvae.data.synthetic import virtual_region
-    >>> region = virtual_region(20, random_state=1)
-    >>> bool(np.allclose(TrueModel(region).predict_proba(region.dataset.features), region.marginals))
-    True
     """
 
     conditional = True
@@ -52,7 +45,7 @@ class TrueModel:
         self.feature_names_in_ = np.array(region.dataset.feature_names, dtype=object)
 
     def predict_proba(self, X: Any, given: Any = None) -> FloatArray:
-        """Exact probabilities, alone or given known labels.
+        """Exact probabilities, alone or given labels.
 
         Parameters
         ----------
@@ -60,10 +53,6 @@ class TrueModel:
             Layers.
         given : array-like of shape (n_samples, n_species), optional
             1 present, 0 absent, NaN unknown.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_species)
         """
         layers = np.asarray(X, dtype=np.float64)
         return self.region.marginals_at(layers) if given is None else self.region.conditional_probs(layers, given)
@@ -131,10 +120,6 @@ def score_recovery(
     X : DataFrame or array, optional
         The same rows' features in the form the model wants; by default the layers as a frame.
 
-    Returns
-    -------
-    Recovery
-
     Raises
     ------
     DataError
@@ -144,14 +129,6 @@ def score_recovery(
     -----
     Effects are on the logit scale, the mean of both directions of a pair: on it an effect need not change where a
     species becomes rare, so a change is a change of the interaction.
-
-    Examples
-    --------
-    >>> from hotvae.data.synthetic import virtual_region
-    >>> region = virtual_region(1500, random_state=0)
-    >>> score = score_recovery(TrueModel(region), region, max_rows=40)
-    >>> score.sign_accuracy, round(score.switch_ratio, 3)
-    (1.0, 1.0)
     """
     if not region.interactions:
         raise DataError("region must have interactions; got none. Use a larger interaction_scale.")

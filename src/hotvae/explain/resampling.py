@@ -42,13 +42,6 @@ def shuffle_within_strata(
     ------
     DataError, ConfigError
         Tables that do not fit, or no stratum.
-
-    Examples
-    --------
-    >>> labels = np.array([[1, 0], [0, 0], [1, 1], [0, 1]])
-    >>> shuffled = shuffle_within_strata(labels, [[0.1, 0.1], [0.2, 0.2], [0.8, 0.8], [0.9, 0.9]], n_strata=2)
-    >>> shuffled[:2].sum(axis=0).tolist(), shuffled[2:].sum(axis=0).tolist()
-    ([1.0, 0.0], [1.0, 2.0])
     """
     require_count("n_strata", n_strata, 1)
     cells = check_labels(labels)
@@ -66,16 +59,7 @@ def screened(
     false_share: float,
     seed: int,
 ) -> tuple[FloatArray, FloatArray]:
-    """Residual z of every group, (group, label, label), and the threshold of each group.
-
-    Examples
-    --------
-    >>> labels = np.tile([[0.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]], (10, 1))
-    >>> everybody = {"all rows": np.ones(40, dtype=bool)}
-    >>> z, thresholds = screened(labels, np.full((40, 3), 0.5), everybody, 20, 2, 0.1, seed=0)
-    >>> bool(z[0, 0, 1] >= thresholds[0] > abs(z[0, 0, 2]))
-    True
-    """
+    """Residual z of every group, (group, label, label), and the threshold of each group."""
     cells = check_labels(labels)
     check_probs(probs, cells.positive.shape)
     table = np.where(cells.observed, cells.positive.astype(np.float64), np.nan)
@@ -108,11 +92,6 @@ def chance_threshold(found: npt.ArrayLike, null: npt.ArrayLike, false_share: flo
     -------
     float
         Infinite when no threshold will do.
-
-    Examples
-    --------
-    >>> chance_threshold([0.5, -4.0, 5.0, 1.0], [[1.0, -1.5, 0.2, 0.4], [0.3, 2.0, -0.1, 0.6]], 0.1)
-    4.0
     """
     sizes = np.sort(np.abs(np.asarray(found, dtype=np.float64)))
     sizes = sizes[np.isfinite(sizes)]

@@ -4,8 +4,11 @@ Deviance is twice the log loss, here per observed cell, so that tables of differ
 
 .. math:: D = -\frac{2}{N} \sum_{n, i} \bigl[y_{ni} \log p_{ni} + (1 - y_{ni}) \log(1 - p_{ni})\bigr]
 
-All functions ask a fitted model and train none. What they tell is how the *model* uses its features; of two
-features that go together it may use either.
+All functions use a fitted model and train none. What they show is how the *model* uses its features; of two
+features that go together it may use either. ``X`` is a dense table, best of rows that the model was not trained on;
+``labels``, of shape (n_samples, n_labels), is what was observed, NaN where nothing was; at most ``max_rows`` rows,
+drawn at random by ``random_state``, are used. An unknown feature, a parameter out of range, a sparse table and labels
+that do not fit raise a ``ConfigError`` or ``DataError``.
 """
 
 from __future__ import annotations
@@ -20,9 +23,10 @@ from scipy import sparse
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
+from hotvae.config import require_count
 from hotvae.errors import ConfigError, DataError, listed
 from hotvae.explain.conditional import answers_given
-from hotvae.metrics.multilabel import check_labels
+from hotvae.metrics.multilabel import LabelCells, check_labels
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
@@ -88,11 +92,6 @@ def response_curves(
     DataFrame
         ``feature``, ``value`` (a number, or a level), ``label``, ``probability``, ``lower``, ``upper``.
 
-    Raises
-    ------
-    ConfigError, DataError
-        An unknown feature, a parameter out of range, or a sparse table.
-
     Notes
     -----
     The feature is set to a value in *every* row, also in rows where the rest of the environment never goes with it.
@@ -110,8 +109,8 @@ def response_curves(
     """
     models, frame, as_given = _prepare(model, X)
     names = _known_features(features, frame)
-    _check_least("n_points", n_points, 2)
-    _check_least("n_bootstrap", n_bootstrap, 20)
+    require_count("n_points", n_points, 2)
+    require_count("n_bootstrap", n_bootstrap, 20)
     labels = [str(name) for name in models[0].label_names_]
     rng = np.random.default_rng(random_state)
     rows = _thin(len(frame), max_rows, rng)
@@ -165,11 +164,6 @@ def response_surface(
     DataFrame
         ``value_1``, ``value_2``, ``label``, ``probability`` and ``n_rows``: how many rows of ``X`` have these two
         as the nearest point of the grid. Where it is 0 the data have no such place and the model only guesses.
-
-    Raises
-    ------
-    ConfigError, DataError
-        As in :func:`response_curves`.
 
     Examples
     --------
@@ -251,31 +245,18 @@ def permutation_importance(
 
     Parameters
     ----------
-    model : model, or sequence of models
-        With ``predict_proba`` and ``label_names_``; importances of several are averaged.
-    X : DataFrame or array
-        Rows, best such that no model was trained on.
-    labels : array-like of shape (n_samples, n_labels)
-        What was observed, NaN where nothing was.
+    model, X, labels, max_rows, random_state
+        As in :func:`response_curves` and above; importances of several models are averaged.
     groups : mapping of str to list of str, optional
         Features to be shuffled together, by a name for them, as from :func:`correlated_groups`; by default each alone.
     n_repeats : int
         Shuffles of every group.
-    max_rows : int
-        Most rows to use, drawn at random.
-    random_state : int
-        Decides rows and shuffles.
 
     Returns
     -------
     DataFrame
         ``group``, ``label`` (one row for each and one for all), ``importance`` (rise of the deviance per cell),
         ``lower`` and ``upper`` (smallest and largest over shuffles and models), most important group first.
-
-    Raises
-    ------
-    ConfigError, DataError
-        Unknown features, or labels that do not fit.
 
     Examples
     --------
@@ -289,10 +270,8 @@ def permutation_importance(
     ['wet', 'noise']
     """
     models, frame, as_given = _prepare(model, X)
-    _check_least("n_repeats", n_repeats, 1)
-    cells = check_labels(labels)
-    if len(cells.positive) != len(frame):
-        raise DataError(f"labels must have the rows of X, {len(frame)}; got {len(cells.positive)}.")
+    require_count("n_repeats", n_repeats, 1)
+    cells = _labels_of(frame, labels)
     rng = np.random.default_rng(random_state)
     rows = _thin(len(frame), max_rows, rng)
     base, truth, observed = frame.iloc[rows], cells.positive[rows], cells.observed[rows]
@@ -308,9 +287,7 @@ def permutation_importance(
     for title, members in wanted.items():
         rises = []
         for _ in range(n_repeats):
-            shuffled = base.copy()
-            shuffled[members] = base[members].iloc[rng.permutation(len(base))].to_numpy()
-            shuffled = shuffled.astype(base.dtypes.to_dict())
+            shuffled = _shuffled(base, members, rng)
             rises += [after - first for first, after in zip(before, deviances(shuffled), strict=True)]
         table = np.column_stack([np.stack(rises), [_weighted(rise, observed) for rise in rises]])
         parts.append(
@@ -343,12 +320,9 @@ def deviance_partition(
 
     Parameters
     ----------
-    model : model
-        With ``predict_proba`` and ``label_names_``; without ``given`` the part of other labels is left out.
-    X : DataFrame or array
-        Rows that the model was not trained on.
-    labels : array-like of shape (n_samples, n_labels)
-        What was observed, NaN where nothing was.
+    model, X, labels, max_rows, random_state
+        As in :func:`permutation_importance`; one model, and if it cannot be given labels the part of other labels is
+        left out.
     space : sequence of str
         Features that are coordinates or made of them; all others are environment. A model whose features hold no
         coordinates has no part of space: what is spatial and unexplained stays unexplained.
@@ -356,21 +330,12 @@ def deviance_partition(
         Draws that stand in for features that are not known.
     n_halves : int
         Random halvings of the labels.
-    max_rows : int
-        Most rows to use, drawn at random.
-    random_state : int
-        Decides rows, draws and halves.
 
     Returns
     -------
     DataFrame
         ``label`` (each, and all), ``part``, ``deviance`` (per observed cell) and ``share`` of the null deviance.
         Parts sum to the null deviance; a part is negative where the model does worse with it than without.
-
-    Raises
-    ------
-    ConfigError, DataError
-        Unknown features, or labels that do not fit.
 
     Notes
     -----
@@ -384,7 +349,7 @@ def deviance_partition(
       random, is predicted given the observed other half and the other way round, so no label ever sees itself;
     * unexplained is :math:`D(EX, \text{labels})`.
 
-    Half of the labels are told, not all but one: with more told the part of other labels would be larger.
+    Half of the labels are given, not all but one: with more given the part of other labels would be larger.
 
     Examples
     --------
@@ -399,9 +364,7 @@ def deviance_partition(
     """
     models, frame, as_given = _prepare(model, X)
     only = models[0]
-    cells = check_labels(labels)
-    if len(cells.positive) != len(frame):
-        raise DataError(f"labels must have the rows of X, {len(frame)}; got {len(cells.positive)}.")
+    cells = _labels_of(frame, labels)
     spatial = _known_features(space, frame) if len(space) else []
     others = [str(name) for name in frame if str(name) not in spatial]
     rng = np.random.default_rng(random_state)
@@ -412,9 +375,8 @@ def deviance_partition(
     def without(members: list[str]) -> FloatArray:
         total = np.zeros(truth.shape)
         for _ in range(n_draws):
-            drawn = base.copy()
-            drawn[members] = base[members].iloc[rng.permutation(len(base))].to_numpy()
-            total += np.asarray(only.predict_proba(as_given(drawn.astype(base.dtypes.to_dict()))), dtype=np.float64)
+            drawn = as_given(_shuffled(base, members, rng))
+            total += np.asarray(only.predict_proba(drawn), dtype=np.float64)
         return _deviance(truth, observed, total / n_draws)
 
     null = _deviance(truth, observed, np.broadcast_to(rates, truth.shape))
@@ -471,10 +433,10 @@ def _given_halves(
     n_labels = truth.shape[1]
     first = np.isin(np.arange(n_labels), rng.permutation(n_labels)[: n_labels // 2])
     result = np.empty(n_labels)
-    for asked in (first, ~first):
-        told = table.copy()
-        told[:, asked] = np.nan
-        result[asked] = _deviance(truth, observed, model.predict_proba(X, given=told))[asked]
+    for target in (first, ~first):
+        given = table.copy()
+        given[:, target] = np.nan
+        result[target] = _deviance(truth, observed, model.predict_proba(X, given=given))[target]
     return result
 
 
@@ -500,6 +462,20 @@ def _as_frame(X: Any) -> pd.DataFrame:
         return X.rename(columns=str)
     table = np.asarray(X)
     return pd.DataFrame(table, columns=[f"feature_{place}" for place in range(table.shape[1])])
+
+
+def _labels_of(frame: pd.DataFrame, labels: npt.ArrayLike) -> LabelCells:
+    cells = check_labels(labels)
+    if len(cells.positive) != len(frame):
+        raise DataError(f"labels must have the rows of X, {len(frame)}; got {len(cells.positive)}.")
+    return cells
+
+
+def _shuffled(frame: pd.DataFrame, members: list[str], rng: np.random.Generator) -> pd.DataFrame:
+    """Tear features away from their rows, together."""
+    shuffled = frame.copy()
+    shuffled[members] = frame[members].iloc[rng.permutation(len(frame))].to_numpy()
+    return shuffled.astype(frame.dtypes.to_dict())
 
 
 def _known_features(features: Sequence[str] | None, frame: pd.DataFrame) -> list[str]:
@@ -543,8 +519,3 @@ def _thin(n_rows: int, most: int, rng: np.random.Generator) -> IntArray:
 def _group_title(members: Sequence[str]) -> str:
     shown = " + ".join(members[:3])
     return shown if len(members) <= 3 else f"{shown} + {len(members) - 3} more"
-
-
-def _check_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise ConfigError(f"{name} must be at least {least}; got {value}.")

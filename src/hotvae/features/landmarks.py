@@ -67,18 +67,7 @@ class Landmarks:
         self.scale: NDArray[np.float64] = np.empty(0)
 
     def fit(self, table: NDArray[Any]) -> Landmarks:
-        """Draw the landmarks.
-
-        Parameters
-        ----------
-        table : ndarray of shape (n_samples, n_columns)
-            Scaled training rows without missing values.
-
-        Returns
-        -------
-        Landmarks
-            Itself.
-        """
+        """Draw the landmarks from scaled training rows without missing values; return itself."""
         n_drawn = min(self.n_landmarks, len(table))
         drawn = np.random.default_rng(0).permutation(len(table))[:n_drawn]
         self.numbers = np.sort(drawn).astype(np.int64)
@@ -94,29 +83,12 @@ class Landmarks:
         return self
 
     def transform(self, table: NDArray[Any]) -> NDArray[np.float64]:
-        """Resemblance of rows to the landmarks; rows do not influence each other.
-
-        Parameters
-        ----------
-        table : ndarray of shape (n_samples, n_columns)
-            Scaled rows without missing values.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_landmarks)
-            At least 0.
-        """
+        """Resemblance of scaled rows to the landmarks, at least 0, of shape (n_samples, n_landmarks)."""
         alike: NDArray[np.float64] = bumps(cdist(table, self.rows), self.width) / self.scale
         return alike
 
     def names(self) -> tuple[str, ...]:
-        """Names of the units.
-
-        Examples
-        --------
-        >>> Landmarks(2).fit(np.eye(2)).names()
-        ('like row 0', 'like row 1')
-        """
+        """Names of the units."""
         return tuple(f"like row {number}" for number in self.numbers)
 
     def state(self) -> dict[str, Any]:
@@ -137,12 +109,6 @@ class Landmarks:
         ------
         ModelError
             Anything else.
-
-        Examples
-        --------
-        >>> units = Landmarks(2).fit(np.eye(2))
-        >>> bool((Landmarks.from_state(units.state()).transform(np.eye(2)) == units.transform(np.eye(2))).all())
-        True
         """
         try:
             content = base64.b64decode(state["rows"], validate=True)

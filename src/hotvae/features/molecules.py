@@ -1,21 +1,24 @@
 """Molecules written as SMILES: a sequence of atoms, a graph of atoms and bonds, or the elements that are there.
 
 Our own reader knows the grammar of SMILES (atoms, brackets, branches, ring bonds) but no chemistry. RDKit, an optional
-extra, reads bonds.
+extra, reads bonds. It does not read the atoms too, since the two disagree on some texts (``CCO name``, ``[#6]``,
+``C()C``): a model would depend on whether RDKit is installed.
 """
 
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+from hotvae.config import require_count, require_flag
+from hotvae.errors import ConfigError, DataError, DataWarning, listed
 from hotvae.features.text import as_texts
-from hotvae.features.tokens import NOTHING, UNKNOWN, TokenRows, require_count
+from hotvae.features.tokens import NOTHING, UNKNOWN, TokenRows
+from hotvae.features.transformer import RowTransformer
 
 MAX_NEIGHBOURS = 8
 """Bonds of an atom that are kept; more are found in a few metal complexes only."""
@@ -70,21 +73,10 @@ def atoms_of(smiles: str) -> list[Atom]:
     smiles : str
         One molecule, or several joined by dots.
 
-    Returns
-    -------
-    list of Atom
-
     Raises
     ------
     DataError
         Saying where the text stops being a SMILES.
-
-    Examples
-    --------
-    >>> [str(atom) for atom in atoms_of("C[N+](C)(C)CC(=O)[O-]")]
-    ['C', 'N+', 'C', 'C', 'C', 'C', 'O', 'O-']
-    >>> [str(atom) for atom in atoms_of("c1cc[nH]c1.[Fe+2]")]
-    ['c', 'c', 'c', 'n', 'c', 'Fe+2']
     """
     text = smiles.strip()
     atoms: list[Atom] = []
@@ -131,11 +123,6 @@ def readable_smiles(values: Any, bonds: bool = False) -> NDArray[np.object_]:
     -------
     ndarray of object of shape (n_samples,)
         Molecules that cannot be read are the empty str; a warning names their rows.
-
-    Examples
-    --------
-    >>> readable_smiles(["CCO", "c1ccccc1"])
-    array(['CCO', 'c1ccccc1'], dtype=object)
     """
     texts = as_texts(values, "SMILES")
     parse = _graph_of if bonds else atoms_of
@@ -159,42 +146,40 @@ def readable_smiles(values: Any, bonds: bool = False) -> NDArray[np.object_]:
     return texts
 
 
-class _Molecules:
-    """What the fronts of molecules share: one column of SMILES, and kinds of atoms learned from training rows."""
+class _Molecules(RowTransformer):
+    """What transformers of molecules share: one column of SMILES, and kinds of atoms learned from training rows."""
 
     kinds = ("categorical",)
     is_sparse = False
+    is_column = True
+    stored_as = "molecule"
     bonds = False
+    atoms: tuple[str, ...] = ()
 
-    def __init__(self) -> None:
-        self.feature_names_in: tuple[str, ...] = ()
-        self.atoms: tuple[str, ...] = ()
+    def check_parameters(self) -> None:
+        """Find a parameter that is not allowed before any data are read."""
+        require_flag("bonds", self.bonds)
+        require_count("max_tokens", getattr(self, "max_tokens", 1))
 
-    def fit(self, features: Any, feature_names: Sequence[str] | None = None) -> Any:
-        """Learn which atoms there are.
+    def read_column(self, column: Any) -> NDArray[np.object_]:
+        """Return SMILES; those that cannot be read are empty, and a warning names their rows."""
+        return readable_smiles(column, self.bonds)
 
-        Parameters
-        ----------
-        features : sequence of str
-            SMILES of training molecules.
-        feature_names : sequence of str, optional
-            Name of the column.
-
-        Returns
-        -------
-        the front itself
-
-        Raises
-        ------
-        DataError
-            No molecule that can be read.
-        """
+    def fit(self, features: Any, y: Any = None, *, feature_names: Sequence[str] | None = None) -> Self:
+        """Learn which atoms there are; refuse rows without any molecule that can be read."""
+        self.check_parameters()
         molecules = [smiles for smiles in readable_smiles(features, self.bonds) if smiles]
         if not molecules:
             raise DataError("SMILES must hold a molecule that can be read; got none among the training rows.")
         self.atoms = tuple(self._sorted({atom for smiles in molecules for atom in self._kinds_of(smiles)}))
         self.feature_names_in = tuple(feature_names or ("smiles",))
         return self
+
+    def _learned(self) -> dict[str, Any]:
+        return {"atoms": list(self.atoms)}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.atoms = tuple(state["atoms"])
 
     def _kinds_of(self, smiles: str) -> Iterable[str]:
         return (str(atom) for atom in atoms_of(smiles))
@@ -204,7 +189,7 @@ class _Molecules:
 
     def _fitted_smiles(self, features: Any) -> NDArray[np.object_]:
         if not self.atoms:
-            raise ConfigError("front must be fitted before use; got none. Call fit with training rows.")
+            raise ConfigError("transformer must be fitted before use; got none. Call fit with training rows.")
         return readable_smiles(features, self.bonds)
 
 
@@ -232,19 +217,17 @@ class AtomTokens(_Molecules):
 
     Examples
     --------
-    >>> front = AtomTokens().fit(["CCO", "CC=O"])
-    >>> front.atoms
+    >>> molecules = AtomTokens().fit(["CCO", "CC=O"])
+    >>> molecules.atoms
     ('C', 'O')
-    >>> front.transform(["OCN", ""]).padded()
+    >>> molecules.transform(["OCN", ""]).padded()
     array([[4, 3, 2],
            [1, 0, 0]], dtype=int32)
     """
 
+    gives = "ordered tokens"
+
     def __init__(self, bonds: bool = False, max_tokens: int = 300) -> None:
-        super().__init__()
-        if not isinstance(bonds, bool):
-            raise ConfigError(f"bonds must be True or False; got {bonds!r}. Choose one.")
-        require_count("max_tokens", max_tokens)
         self.bonds = bonds
         self.max_tokens = max_tokens
 
@@ -257,20 +240,7 @@ class AtomTokens(_Molecules):
         return _graph_of(smiles)[0] if self.bonds else super()._kinds_of(smiles)
 
     def transform(self, features: Any, dtype: DTypeLike = np.int32) -> TokenRows:
-        """Look up the atoms of molecules; rows do not influence each other.
-
-        Parameters
-        ----------
-        features : sequence of str
-            SMILES.
-        dtype : dtype
-            Has no meaning for tokens.
-
-        Returns
-        -------
-        TokenRows
-            With bonds, tokens of several parts.
-        """
+        """Look up the atoms of molecules; ``dtype`` has no meaning for tokens, which have several parts with bonds."""
         lookup = {atom: number + UNKNOWN + 1 for number, atom in enumerate(self.atoms)}
         none = [0] * MAX_NEIGHBOURS
         rows: list[list[Any]] = []
@@ -290,45 +260,6 @@ class AtomTokens(_Molecules):
                 rows.append([lookup.get(kind, UNKNOWN) for kind in self._kinds_of(smiles)][: self.max_tokens])
         return TokenRows.from_lists(rows)
 
-    def state(self) -> dict[str, Any]:
-        """Everything learned, ready for JSON.
-
-        Returns
-        -------
-        dict
-        """
-        return {
-            "bonds": self.bonds,
-            "max_tokens": self.max_tokens,
-            "feature_names": list(self.feature_names_in),
-            "atoms": list(self.atoms),
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "AtomTokens":
-        """Rebuild the front from `state`.
-
-        Parameters
-        ----------
-        state : dict
-            What `state` returned, possibly by way of JSON.
-
-        Returns
-        -------
-        AtomTokens
-
-        Raises
-        ------
-        ModelError
-            Entries that are absent or not of their kind.
-        """
-        try:
-            front = cls(state["bonds"], state["max_tokens"])
-            front.feature_names_in, front.atoms = tuple(state["feature_names"]), tuple(state["atoms"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"molecule state must be complete; got {error!r}. Save the model anew.") from error
-        return front
-
 
 class ElementPresence(_Molecules):
     """Turn molecules into rows of 0 and 1: which elements they have.
@@ -344,10 +275,10 @@ class ElementPresence(_Molecules):
 
     Examples
     --------
-    >>> front = ElementPresence().fit(["CCO", "c1ccccc1Cl"])
-    >>> front.atoms
+    >>> molecules = ElementPresence().fit(["CCO", "c1ccccc1Cl"])
+    >>> molecules.atoms
     ('C', 'O', 'Cl')
-    >>> front.transform(["ClCCN"])
+    >>> molecules.transform(["ClCCN"])
     array([[1., 0., 1.]], dtype=float32)
     """
 
@@ -363,19 +294,7 @@ class ElementPresence(_Molecules):
         return sorted(atoms, key=ELEMENTS.index)
 
     def transform(self, features: Any, dtype: DTypeLike = np.float32) -> NDArray[Any]:
-        """Find the elements of molecules; rows do not influence each other.
-
-        Parameters
-        ----------
-        features : sequence of str
-            SMILES.
-        dtype : dtype
-            Type of the result.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features_out)
-        """
+        """Find the elements of molecules."""
         column = {element: number for number, element in enumerate(self.atoms)}
         molecules = self._fitted_smiles(features)
         out = np.zeros((len(molecules), len(self.atoms)), dtype=dtype)
@@ -384,40 +303,6 @@ class ElementPresence(_Molecules):
                 if element in column:
                     out[row, column[element]] = 1
         return out
-
-    def state(self) -> dict[str, Any]:
-        """Everything learned, ready for JSON.
-
-        Returns
-        -------
-        dict
-        """
-        return {"feature_names": list(self.feature_names_in), "atoms": list(self.atoms)}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "ElementPresence":
-        """Rebuild the front from `state`.
-
-        Parameters
-        ----------
-        state : dict
-            What `state` returned, possibly by way of JSON.
-
-        Returns
-        -------
-        ElementPresence
-
-        Raises
-        ------
-        ModelError
-            Entries that are absent.
-        """
-        try:
-            front = cls()
-            front.feature_names_in, front.atoms = tuple(state["feature_names"]), tuple(state["atoms"])
-        except (KeyError, TypeError) as error:
-            raise ModelError(f"molecule state must be complete; got {error!r}. Save the model anew.") from error
-        return front
 
 
 @lru_cache(maxsize=10_000)  # checked, learned from and transformed: a molecule is asked for several times in a row

@@ -1,9 +1,9 @@
 """Features as the network sees them: imputed, scaled and one-hot coded by what training rows taught."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
-from hotvae.config import Scaling
+from hotvae.config import require_choice, require_count, require_flag
 from hotvae.data.dataset import (
     FeatureKind,
     FeatureTable,
@@ -25,6 +25,9 @@ from hotvae.data.tables import align_columns, check_kinds
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
 from hotvae.features.landmarks import Landmarks
 from hotvae.features.spatial import SpatialUnits
+from hotvae.features.transformer import RowTransformer
+
+Scaling = Literal["standard", "robust", "quantile", "none"]
 
 # Quartiles of a normal column lie this far apart, counted in its deviation: robust and standard then agree on it.
 _QUARTILE_GAP = 1.349
@@ -36,13 +39,13 @@ _CLIP = 3.0
 _MOST_KNOTS = 257
 
 
-class FeatureScaler:
+class FeatureScaler(RowTransformer):
     r"""Turn features into the matrix a network is fed with.
 
     Everything is learned from the rows given to `fit`, which must be training rows only.
 
     * Numbers: missing values become the training median, columns with missing training values get an
-      indicator column, and each column is scaled by ``method``.
+      indicator column, and each column is scaled by ``scaling``.
     * Booleans are the numbers 0 and 1.
     * Categories are one-hot coded in sorted order; "missing" is a level where training rows had it.
     * Sparse arrays stay sparse: columns are divided by their largest absolute value where it is above 1, never centred.
@@ -50,7 +53,7 @@ class FeatureScaler:
 
     Parameters
     ----------
-    method : {"standard", "robust", "quantile", "none"}
+    scaling : {"standard", "robust", "quantile", "none"}
         How numbers are scaled; they are imputed in any case.
 
         * ``"standard"``: centred on the mean, divided by the standard deviation.
@@ -96,21 +99,18 @@ class FeatureScaler:
 
     def __init__(
         self,
-        method: Scaling = "standard",
+        scaling: Scaling = "standard",
         *,
         clamp: bool = False,
         spatial_units: int = 0,
         spatial_columns: Sequence[str | int] = (-2, -1),
         landmarks: int = 0,
     ) -> None:
-        if method not in get_args(Scaling):
-            raise ConfigError(f"method must be one of {listed(get_args(Scaling))}; got {method!r}. Choose one.")
-        self.method: Scaling = method
+        self.scaling: Scaling = scaling
         self.clamp = clamp
         self.spatial_units = spatial_units
-        self.spatial_columns = tuple(spatial_columns)
+        self.spatial_columns = spatial_columns
         self.landmarks = landmarks
-        self.feature_names_in: tuple[str, ...] = ()
         self.kinds: tuple[FeatureKind, ...] = ()
         self.is_sparse = False
         # One entry per numeric column, in order.
@@ -143,11 +143,6 @@ class FeatureScaler:
         return (*numeric, *indicators, *one_hot, *chain.from_iterable(further))
 
     @property
-    def n_numeric(self) -> int:
-        """Number of columns that come out first and are numbers, not indicators or levels."""
-        return len(self._median)
-
-    @property
     def n_features_out(self) -> int:
         """Number of columns that come out."""
         n_places = 0 if self._places is None else len(self._places.centres)
@@ -159,28 +154,9 @@ class FeatureScaler:
         """Columns that come out and are what a column says by itself."""
         return len(self._median) + int(self._had_missing.sum()) + sum(map(len, self._levels))
 
-    def fit(self, features: Any, feature_names: Sequence[str] | None = None) -> "FeatureScaler":
-        """Learn medians, means, deviations and levels.
-
-        Parameters
-        ----------
-        features : ndarray, sparse array or DataFrame of shape (n_samples, n_features)
-            Training rows.
-        feature_names : sequence of str, optional
-            Column names of an array.
-
-        Returns
-        -------
-        FeatureScaler
-            The scaler itself.
-
-        Raises
-        ------
-        DataError
-            No rows, infinite values, or a column without any value.
-        ConfigError
-            Spatial units of columns that are not there, or of a sparse table.
-        """
+    def fit(self, features: Any, y: Any = None, *, feature_names: Sequence[str] | None = None) -> Self:
+        """Learn medians, means, deviations and levels; refuse infinite values and columns without any."""
+        self.check_parameters()
         table, self.feature_names_in = as_feature_table(features, feature_names or ())
         if len(self.feature_names_in) != table.shape[1]:
             raise DataError(
@@ -224,30 +200,23 @@ class FeatureScaler:
             largest = np.asarray(abs(table).max(axis=0).toarray(), dtype=np.float64).ravel()
             self._median, self._center = np.zeros(n_columns), np.zeros(n_columns)
             # Values within 1 stay: to stretch rare, weak words to the size of strong ones would undo their weights.
-            self._scale = np.ones(n_columns) if self.method == "none" else np.maximum(largest, 1.0)
+            self._scale = np.ones(n_columns) if self.scaling == "none" else np.maximum(largest, 1.0)
             self._had_missing = np.zeros(n_columns, dtype=bool)
         return self
 
+    def check_parameters(self) -> None:
+        """Find a parameter that is not allowed before any data are read."""
+        require_choice("scaling", self.scaling, get_args(Scaling))
+        require_flag("clamp", self.clamp)
+        require_count("spatial_units", self.spatial_units, least=0)
+        require_count("landmarks", self.landmarks, least=0)
+        if not isinstance(self.spatial_columns, tuple | list) or len(self.spatial_columns) != 2:
+            raise ConfigError(
+                f"spatial_columns must be a pair of names or positions; got {self.spatial_columns!r}. Name two columns."
+            )
+
     def transform(self, features: Any, dtype: DTypeLike = np.float32) -> NDArray[Any] | sparse.csr_array:
-        """Apply what was learned; rows do not influence each other.
-
-        Parameters
-        ----------
-        features : ndarray, sparse array or DataFrame of shape (n_samples, n_features)
-            Columns of a frame are found by name, those of an array by position.
-        dtype : dtype
-            Floating type of the result; the arithmetic is done in 64 bits.
-
-        Returns
-        -------
-        ndarray or csr_array of shape (n_samples, n_features_out)
-            Sparse if the scaler was fitted on a sparse array.
-
-        Raises
-        ------
-        DataError
-            Other columns than in training, infinite values, or text where numbers were.
-        """
+        """Impute, scale and code rows; sparse if the scaler was fitted on a sparse array."""
         if not self.feature_names_in:
             raise ConfigError("scaler must be fitted before use; got none. Call fit with training rows.")
         table = self._aligned(features)
@@ -287,21 +256,10 @@ class FeatureScaler:
         return out
 
     def state(self) -> dict[str, Any]:
-        """Everything learned, as plain lists, numbers and strings.
-
-        Returns
-        -------
-        dict
-            Ready for JSON; floats survive exactly.
-
-        Examples
-        --------
-        >>> scaler = FeatureScaler().fit(np.array([[1.0], [3.0]]))
-        >>> FeatureScaler.from_state(scaler.state()).transform(np.array([[5.0]]))
-        array([[3.]], dtype=float32)
-        """
+        """Everything learned, as plain lists, numbers and strings; what parameters led to is stored in their place."""
         return {
-            "method": self.method,
+            "scaling": self.scaling,
+            "spatial_columns": list(self.spatial_columns),
             "feature_names": list(self.feature_names_in),
             "kinds": list(self.kinds),
             "is_sparse": self.is_sparse,
@@ -317,26 +275,11 @@ class FeatureScaler:
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "FeatureScaler":
-        """Rebuild a scaler from `state`.
-
-        Parameters
-        ----------
-        state : dict
-            What `state` returned, possibly by way of JSON.
-
-        Returns
-        -------
-        FeatureScaler
-            Transforms to the same bits as the original.
-
-        Raises
-        ------
-        ModelError
-            Entries that are absent or do not fit together.
-        """
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Rebuild a scaler that transforms to the same bits as the original."""
         try:
-            scaler = cls(state["method"])
+            scaler = cls(state["scaling"], spatial_columns=tuple(state["spatial_columns"]))
+            scaler.check_parameters()
             scaler.feature_names_in = tuple(state["feature_names"])
             scaler.kinds = tuple(state["kinds"])
             scaler.is_sparse = bool(state["is_sparse"])
@@ -344,21 +287,19 @@ class FeatureScaler:
                 np.array(state[key], dtype=np.float64) for key in ("median", "center", "scale")
             )
             scaler._had_missing = np.array(state["had_missing"], dtype=bool)
-            # Models of version 0.1 have no knots.
             scaler._knots = [
                 (np.array(values, dtype=np.float64), np.array(scores, dtype=np.float64))
-                for values, scores in state.get("knots", [])
+                for values, scores in state["knots"]
             ]
             scaler._levels = [list(levels) for levels in state["levels"]]
-            # Models of version 0.1 have no range, no places and no landmarks.
-            if state.get("range") is not None:
+            if state["range"] is not None:
                 scaler.clamp, scaler._range = True, np.array(state["range"], dtype=np.float64)
-            places = state.get("places")
+            places = state["places"]
             if places is not None:
                 scaler._places = SpatialUnits.from_state(places)
                 scaler._where = [int(column) for column in places["columns"]]
                 scaler.spatial_units = scaler._places.n_units
-            if state.get("landmarks") is not None:
+            if state["landmarks"] is not None:
                 scaler._alike = Landmarks.from_state(state["landmarks"])
                 scaler.landmarks = scaler._alike.n_landmarks
         except (KeyError, TypeError, ValueError) as error:
@@ -369,7 +310,7 @@ class FeatureScaler:
             len(scaler.kinds) != len(scaler.feature_names_in)
             or any(part.shape != (n_numeric,) for part in sizes)
             or len(scaler._levels) != scaler.kinds.count("categorical")
-            or len(scaler._knots) != (n_numeric if scaler.method == "quantile" and not scaler.is_sparse else 0)
+            or len(scaler._knots) != (n_numeric if scaler.scaling == "quantile" and not scaler.is_sparse else 0)
             or any(values.shape != scores.shape or values.ndim != 1 for values, scores in scaler._knots)
             or (scaler._range is not None and scaler._range.shape != (2, n_numeric))
             or len(scaler._where) not in (0, 2)
@@ -381,18 +322,18 @@ class FeatureScaler:
 
     def _spatial_positions(self) -> list[int]:
         """Find the two spatial columns among the numeric ones."""
-        told, numeric = self.spatial_columns, self._names("numeric")
+        chosen, numeric = self.spatial_columns, self._names("numeric")
         # bool is an int, and no column.
         names = [
             self.feature_names_in[column]
             if type(column) is int and -len(self.kinds) <= column < len(self.kinds)
             else column
-            for column in told
+            for column in chosen
         ]
         if len(set(names)) != 2 or not all(name in numeric for name in names):
             raise ConfigError(
-                f"spatial_columns must be two numeric columns; got {told} of {listed(self.feature_names_in)}. "
-                "Name the two coordinates, or set spatial_units=0."
+                f"spatial_columns must be two numeric columns; got {tuple(chosen)} of {listed(self.feature_names_in)}. "
+                "Name the two coordinates, or set spatial_units to 0."
             )
         return [numeric.index(str(name)) for name in names]
 
@@ -432,11 +373,11 @@ class FeatureScaler:
             known = column[~gaps]
             self._median[j] = np.median(known)
             column[gaps] = self._median[j]
-            if self.method == "quantile":
+            if self.scaling == "quantile":
                 self._knots.append(_knots_of(known))
-            elif self.method != "none":
+            elif self.scaling != "none":
                 with np.errstate(over="ignore", invalid="ignore"):
-                    if self.method == "standard":
+                    if self.scaling == "standard":
                         self._center[j], spread = column.mean(), column.std()
                     else:
                         self._center[j], spread = self._median[j], _robust_spread(known)
@@ -452,11 +393,11 @@ class FeatureScaler:
                     self._center[j] = column[0]
 
     def _scaled_numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self.method == "quantile":
+        if self.scaling == "quantile":
             scores = [np.interp(values[:, j], *knots) for j, knots in enumerate(self._knots)]
             return np.column_stack(scores) if scores else values
         scaled: NDArray[np.float64] = (values - self._center) / self._scale
-        if self.method == "robust":
+        if self.scaling == "robust":
             scaled = np.clip(scaled, -1e100, 1e100)  # infinity over infinity would be no number
             scaled = scaled / np.hypot(1, scaled / _CLIP)
         return scaled
@@ -471,7 +412,7 @@ class FeatureScaler:
         if table.shape[1] != len(self.feature_names_in):
             raise DataError(
                 f"features must have {len(self.feature_names_in)} columns, as in training; got "
-                f"{table.shape[1]}. Give the same columns in the same order, or a DataFrame."
+                f"{table.shape[1]}. Give the same columns in the same order, or by name."
             )
         if "categorical" in self.kinds:
             raise DataError(

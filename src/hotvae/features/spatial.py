@@ -33,11 +33,6 @@ def bumps(distances: NDArray[np.float64], width: float) -> NDArray[np.float64]:
     -------
     ndarray
         Of the same shape.
-
-    Examples
-    --------
-    >>> bumps(np.array([0.0, 2.0, 1e300]), 2.0).round(4)
-    array([1.    , 0.6065, 0.    ])
     """
     with np.errstate(over="ignore"):  # that many widths away the nearness is 0
         nearness: NDArray[np.float64] = np.exp(-((distances / width) ** 2) / 2)
@@ -90,18 +85,7 @@ class SpatialUnits:
         self.scale: NDArray[np.float64] = np.empty(0)
 
     def fit(self, sites: NDArray[np.float64]) -> SpatialUnits:
-        """Spread the places over training sites.
-
-        Parameters
-        ----------
-        sites : ndarray of shape (n_samples, 2)
-            Coordinates without missing values.
-
-        Returns
-        -------
-        SpatialUnits
-            Itself.
-        """
+        """Spread the places over training sites, of shape (n_samples, 2) without missing values; return itself."""
         n_places = min(self.n_units, len(np.unique(sites, axis=0)))
         middle = sites.mean(axis=0)  # clusters of large numbers that differ little would be rounded away
         with warnings.catch_warnings():
@@ -120,29 +104,12 @@ class SpatialUnits:
         return self
 
     def transform(self, sites: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Nearness of sites to the places.
-
-        Parameters
-        ----------
-        sites : ndarray of shape (n_samples, 2)
-            Coordinates without missing values.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_units)
-            At least 0.
-        """
+        """Nearness of sites to the places, at least 0, of shape (n_samples, n_units)."""
         nearness: NDArray[np.float64] = bumps(cdist(sites, self.centres), self.width) / self.scale
         return nearness
 
     def names(self) -> tuple[str, ...]:
-        """Names of the units.
-
-        Examples
-        --------
-        >>> SpatialUnits(1).fit(np.array([[7.25, 50.0]])).names()
-        ('near (7.25, 50)',)
-        """
+        """Names of the units."""
         return tuple(f"near ({x:.6g}, {y:.6g})" for x, y in self.centres)
 
     def state(self) -> dict[str, Any]:

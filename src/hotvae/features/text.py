@@ -4,7 +4,7 @@ import re
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -12,8 +12,10 @@ import pandas as pd
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
+from hotvae.config import require_choice, require_count
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
-from hotvae.features.tokens import NOTHING, UNKNOWN, TokenRows, require_count
+from hotvae.features.tokens import NOTHING, UNKNOWN, TokenRows
+from hotvae.features.transformer import RowTransformer
 
 WordWeights = Literal["tfidf", "binary"]
 
@@ -45,15 +47,6 @@ def words_of(text: str) -> list[str]:
     ----------
     text : str
         Any text.
-
-    Returns
-    -------
-    list of str
-
-    Examples
-    --------
-    >>> words_of("Wheat's price ROSE 2.5 pct; Côte d’Ivoire")
-    ["wheat's", 'price', 'rose', '#', 'pct', 'côte', "d'ivoire"]
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).replace("\u2019", "'")
     return [NUMBER if found["number"] else found[0] for found in _WORD.finditer(folded)]
@@ -78,11 +71,6 @@ def as_texts(values: Any, what: str = "texts") -> NDArray[np.object_]:
     ------
     DataError
         Not one column, or entries that are not text.
-
-    Examples
-    --------
-    >>> as_texts(["wheat", "corn"])
-    array(['wheat', 'corn'], dtype=object)
     """
     if isinstance(values, str):
         raise DataError(f"{what} must be a list or column with one entry per row; got one str. Put it in a list.")
@@ -118,40 +106,32 @@ def as_texts(values: Any, what: str = "texts") -> NDArray[np.object_]:
     return texts
 
 
-class _Vocabulary:
+class _Vocabulary(RowTransformer):
     """Words of the training texts: what :class:`TextTokens` and :class:`BagOfWords` share."""
 
     kinds = ("categorical",)
     is_sparse = False
+    is_column = True
+    stored_as = "text"
 
     def __init__(self, min_word_count: int = 2, max_words: int = 20_000) -> None:
-        for name, value in (("min_word_count", min_word_count), ("max_words", max_words)):
-            require_count(name, value)
         self.min_word_count = min_word_count
         self.max_words = max_words
-        self.feature_names_in: tuple[str, ...] = ()
         self.words: tuple[str, ...] = ()
         self._number: dict[str, int] = {}
 
-    def fit(self, features: Any, feature_names: Sequence[str] | None = None) -> Self:
-        """Learn the vocabulary.
+    def check_parameters(self) -> None:
+        """Find a parameter that is not allowed before any data are read."""
+        for name in ("max_tokens", "min_word_count", "max_words"):
+            require_count(name, getattr(self, name, 1))
 
-        Parameters
-        ----------
-        features : sequence of str
-            Training texts.
-        feature_names : sequence of str, optional
-            Name of the column.
+    def read_column(self, column: Any) -> NDArray[np.object_]:
+        """Return texts; a missing one is empty."""
+        return as_texts(column)
 
-        Returns
-        -------
-        the front itself
-
-        Raises
-        ------
-        DataError
-            No texts, or no word that occurs often enough.
-        """
+    def fit(self, features: Any, y: Any = None, *, feature_names: Sequence[str] | None = None) -> Self:
+        """Learn the vocabulary; refuse texts that share no word."""
+        self.check_parameters()
         texts = as_texts(features)
         if len(texts) == 0:
             raise DataError("texts must have rows; got none. Choose some rows.")
@@ -174,6 +154,12 @@ class _Vocabulary:
     def _set_words(self, words: Iterable[str]) -> None:
         self.words = tuple(words)
         self._number = {word: number for number, word in enumerate(self.words)}
+
+    def _learned(self) -> dict[str, Any]:
+        return {"words": list(self.words)}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._set_words(_strings(state["words"]))
 
     def _fitted_texts(self, features: Any) -> NDArray[np.object_]:
         if not self.words:
@@ -204,17 +190,18 @@ class TextTokens(_Vocabulary):
 
     Examples
     --------
-    >>> front = TextTokens(min_word_count=2).fit(["wheat rose", "wheat fell", "corn fell"])
-    >>> front.words
+    >>> words = TextTokens(min_word_count=2).fit(["wheat rose", "wheat fell", "corn fell"])
+    >>> words.words
     ('fell', 'wheat')
-    >>> front.transform(["Wheat fell, barley rose", ""]).padded()
+    >>> words.transform(["Wheat fell, barley rose", ""]).padded()
     array([[4, 3, 2, 2],
            [1, 0, 0, 0]], dtype=int32)
     """
 
+    gives = "ordered tokens"
+
     def __init__(self, max_tokens: int = 300, min_word_count: int = 2, max_words: int = 20_000) -> None:
         super().__init__(min_word_count, max_words)
-        require_count("max_tokens", max_tokens)
         self.max_tokens = max_tokens
 
     @property
@@ -223,65 +210,12 @@ class TextTokens(_Vocabulary):
         return UNKNOWN + 1 + len(self.words)
 
     def transform(self, features: Any, dtype: DTypeLike = np.int32) -> TokenRows:
-        """Look up the words of texts; rows do not influence each other.
-
-        Parameters
-        ----------
-        features : sequence of str
-            Texts.
-        dtype : dtype
-            Has no meaning for tokens.
-
-        Returns
-        -------
-        TokenRows
-        """
+        """Look up the words of texts; ``dtype`` has no meaning for tokens."""
         lookup = {word: number + UNKNOWN + 1 for word, number in self._number.items()}
         return TokenRows.from_lists(
             [lookup.get(word, UNKNOWN) for word in words_of(text)[: self.max_tokens]] or [NOTHING]
             for text in self._fitted_texts(features)
         )
-
-    def state(self) -> dict[str, Any]:
-        """Everything learned, ready for JSON.
-
-        Returns
-        -------
-        dict
-        """
-        return {
-            "max_tokens": self.max_tokens,
-            "min_word_count": self.min_word_count,
-            "max_words": self.max_words,
-            "feature_names": list(self.feature_names_in),
-            "words": list(self.words),
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "TextTokens":
-        """Rebuild the front from `state`.
-
-        Parameters
-        ----------
-        state : dict
-            What `state` returned, possibly by way of JSON.
-
-        Returns
-        -------
-        TextTokens
-
-        Raises
-        ------
-        ModelError
-            Entries that are absent or not of their kind.
-        """
-        try:
-            front = cls(state["max_tokens"], state["min_word_count"], state["max_words"])
-            front.feature_names_in = tuple(state["feature_names"])
-            front._set_words(_strings(state["words"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"text state must be complete; got {error!r}. Save the model anew.") from error
-        return front
 
 
 class BagOfWords(_Vocabulary):
@@ -304,18 +238,16 @@ class BagOfWords(_Vocabulary):
 
     Examples
     --------
-    >>> front = BagOfWords("binary", min_word_count=1).fit(["wheat rose", "wheat fell"])
-    >>> front.words
+    >>> words = BagOfWords("binary", min_word_count=1).fit(["wheat rose", "wheat fell"])
+    >>> words.words
     ('wheat', 'fell', 'rose')
-    >>> front.transform(["wheat wheat barley", ""]).toarray()
+    >>> words.transform(["wheat wheat barley", ""]).toarray()
     array([[1., 0., 0.],
            [0., 0., 0.]], dtype=float32)
     """
 
     def __init__(self, weights: WordWeights = "tfidf", min_word_count: int = 2, max_words: int = 20_000) -> None:
         super().__init__(min_word_count, max_words)
-        if weights not in get_args(WordWeights):
-            raise ConfigError(f"weights must be one of {listed(get_args(WordWeights))}; got {weights!r}. Choose one.")
         self.weights: WordWeights = weights
         self._rarity: NDArray[np.float64] = np.empty(0)
 
@@ -324,23 +256,16 @@ class BagOfWords(_Vocabulary):
         """Columns that come out."""
         return len(self.words)
 
+    def check_parameters(self) -> None:
+        """Find a parameter that is not allowed before any data are read."""
+        super().check_parameters()
+        require_choice("weights", self.weights, get_args(WordWeights))
+
     def _learn_more(self, n_texts: int, counts: NDArray[np.int64]) -> None:
         self._rarity = 1 + np.log((1 + n_texts) / (1 + counts))
 
     def transform(self, features: Any, dtype: DTypeLike = np.float32) -> sparse.csr_array:
-        """Weigh the words of texts; rows do not influence each other.
-
-        Parameters
-        ----------
-        features : sequence of str
-            Texts.
-        dtype : dtype
-            Floating type of the result; the arithmetic is done in 64 bits.
-
-        Returns
-        -------
-        csr_array of shape (n_samples, n_features_out)
-        """
+        """Weigh the words of texts."""
         texts = self._fitted_texts(features)
         indices: list[int] = []
         times: list[int] = []
@@ -359,53 +284,17 @@ class BagOfWords(_Vocabulary):
             data /= np.repeat(length, np.diff(starts))
         return sparse.csr_array((data.astype(dtype), columns, np.array(starts)), shape=(len(texts), len(self.words)))
 
-    def state(self) -> dict[str, Any]:
-        """Everything learned, ready for JSON; floats survive exactly.
+    def _learned(self) -> dict[str, Any]:
+        return super()._learned() | {"rarity": self._rarity.tolist()}
 
-        Returns
-        -------
-        dict
-        """
-        return {
-            "weights": self.weights,
-            "min_word_count": self.min_word_count,
-            "max_words": self.max_words,
-            "feature_names": list(self.feature_names_in),
-            "words": list(self.words),
-            "rarity": self._rarity.tolist(),
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "BagOfWords":
-        """Rebuild the front from `state`.
-
-        Parameters
-        ----------
-        state : dict
-            What `state` returned, possibly by way of JSON.
-
-        Returns
-        -------
-        BagOfWords
-
-        Raises
-        ------
-        ModelError
-            Entries that are absent or do not fit together.
-        """
-        try:
-            front = cls(state["weights"], state["min_word_count"], state["max_words"])
-            front.feature_names_in = tuple(state["feature_names"])
-            front._set_words(_strings(state["words"]))
-            front._rarity = np.array(state["rarity"], dtype=np.float64)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"text state must be complete; got {error!r}. Save the model anew.") from error
-        if front._rarity.shape != (len(front.words),):
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
+        self._rarity = np.array(state["rarity"], dtype=np.float64)
+        if self._rarity.shape != (len(self.words),):
             raise ModelError(
-                f"text state must have one weight per word; got {front._rarity.size} for {len(front.words)} words. "
+                f"text state must have one weight per word; got {self._rarity.size} for {len(self.words)} words. "
                 "Save the model anew."
             )
-        return front
 
 
 def _strings(values: Any) -> list[str]:

@@ -1,18 +1,20 @@
 """Rows of tokens of different lengths: words of a text, atoms of a molecule, active columns of a sparse table."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
+from hotvae.config import require_count
 from hotvae.data.dataset import FeatureKind, as_feature_table, feature_kinds, numeric_matrix
 from hotvae.data.tables import align_columns
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+from hotvae.features.transformer import RowTransformer
 
 PADDING = 0
 """Number of the token that fills rows up; no real token has it."""
@@ -88,10 +90,6 @@ class TokenRows:
         ----------
         n_tokens : int, optional
             Width of the rectangle; by default that of the longest row.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_tokens) or (n_samples, n_tokens, n_parts)
         """
         width = int(self.lengths.max(initial=1)) if n_tokens is None else n_tokens
         out = np.full((len(self), width, *self.tokens.shape[1:]), PADDING, dtype=np.int32)
@@ -100,7 +98,7 @@ class TokenRows:
         return out
 
 
-class ActiveColumns:
+class ActiveColumns(RowTransformer):
     """Turn the rows of a sparse table into the set of their active columns, those that are not 0.
 
     Column ``i`` is token ``i + 2``; only whether it is active counts, not its value. Columns that no training row
@@ -115,16 +113,17 @@ class ActiveColumns:
 
     Examples
     --------
-    >>> front = ActiveColumns().fit(np.array([[0, 1, 0, 1], [0, 1, 0, 0]]))
-    >>> front.transform(np.array([[1, 1, 0, 1], [0, 0, 0, 0]])).padded()
+    >>> columns = ActiveColumns().fit(np.array([[0, 1, 0, 1], [0, 1, 0, 0]]))
+    >>> columns.transform(np.array([[1, 1, 0, 1], [0, 0, 0, 0]])).padded()
     array([[3, 5],
            [1, 0]], dtype=int32)
     """
 
+    gives = "tokens"
+    stored_as = "set"
+
     def __init__(self, max_tokens: int = 300) -> None:
-        require_count("max_tokens", max_tokens)
         self.max_tokens = max_tokens
-        self.feature_names_in: tuple[str, ...] = ()
         self.is_sparse = False
         self._n_active: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
@@ -138,26 +137,13 @@ class ActiveColumns:
         """Token numbers in use."""
         return NOTHING + 1 + len(self.feature_names_in)
 
-    def fit(self, features: Any, feature_names: Sequence[str] | None = None) -> "ActiveColumns":
-        """Learn in how many rows each column is active.
+    def check_parameters(self) -> None:
+        """Find a parameter that is not allowed before any data are read."""
+        require_count("max_tokens", self.max_tokens)
 
-        Parameters
-        ----------
-        features : ndarray, sparse array or DataFrame of shape (n_samples, n_features)
-            Training rows.
-        feature_names : sequence of str, optional
-            Column names of an array.
-
-        Returns
-        -------
-        ActiveColumns
-            The front itself.
-
-        Raises
-        ------
-        DataError
-            No rows, values that are missing or infinite, or columns of text.
-        """
+    def fit(self, features: Any, y: Any = None, *, feature_names: Sequence[str] | None = None) -> Self:
+        """Learn in how many rows each column is active; refuse missing values and text."""
+        self.check_parameters()
         table, self.feature_names_in = as_feature_table(features, feature_names or ())
         if table.shape[0] == 0 or table.shape[1] == 0:
             raise DataError(f"features must have rows and columns; got shape {tuple(table.shape)}. Choose some rows.")
@@ -174,34 +160,16 @@ class ActiveColumns:
         return self
 
     def transform(self, features: Any, dtype: DTypeLike = np.int32) -> TokenRows:
-        """Give the active columns their numbers; rows do not influence each other.
-
-        Parameters
-        ----------
-        features : ndarray, sparse array or DataFrame of shape (n_samples, n_features)
-            Columns of a frame are found by name, those of an array by position.
-        dtype : dtype
-            Has no meaning for tokens.
-
-        Returns
-        -------
-        TokenRows
-            Each row's tokens in ascending order.
-
-        Raises
-        ------
-        DataError
-            Other columns than in training, or values that are missing or infinite.
-        """
+        """Give the active columns their numbers, ascending; ``dtype`` has no meaning for tokens."""
         if not self.feature_names_in:
-            raise ConfigError("front must be fitted before use; got none. Call fit with training rows.")
+            raise ConfigError("transformer must be fitted before use; got none. Call fit with training rows.")
         if isinstance(features, pd.DataFrame):
             features = align_columns(features, self.feature_names_in)
         table, _ = as_feature_table(features)
         if table.shape[1] != len(self.feature_names_in):
             raise DataError(
                 f"features must have {len(self.feature_names_in)} columns, as in training; got "
-                f"{table.shape[1]}. Give the same columns in the same order, or a DataFrame."
+                f"{table.shape[1]}. Give the same columns in the same order, or by name."
             )
         rows = self._csr(table)
         owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
@@ -219,51 +187,17 @@ class ActiveColumns:
         starts = np.searchsorted(owner[order], np.arange(rows.shape[0] + 1)).astype(np.int64)
         return TokenRows(tokens[order].astype(np.int32), starts)
 
-    def state(self) -> dict[str, Any]:
-        """Everything learned, ready for JSON.
+    def _learned(self) -> dict[str, Any]:
+        return {"is_sparse": self.is_sparse, "n_active": self._n_active.tolist()}
 
-        Returns
-        -------
-        dict
-        """
-        return {
-            "max_tokens": self.max_tokens,
-            "feature_names": list(self.feature_names_in),
-            "is_sparse": self.is_sparse,
-            "n_active": self._n_active.tolist(),
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "ActiveColumns":
-        """Rebuild the front from `state`.
-
-        Parameters
-        ----------
-        state : dict
-            What `state` returned, possibly by way of JSON.
-
-        Returns
-        -------
-        ActiveColumns
-
-        Raises
-        ------
-        ModelError
-            Entries that are absent or do not fit together.
-        """
-        try:
-            front = cls(state["max_tokens"])
-            front.feature_names_in = tuple(state["feature_names"])
-            front.is_sparse = bool(state["is_sparse"])
-            front._n_active = np.array(state["n_active"], dtype=np.int64)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"set state must be complete; got {error!r}. Save the model anew.") from error
-        if front._n_active.shape != (len(front.feature_names_in),):
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.is_sparse = bool(state["is_sparse"])
+        self._n_active = np.array(state["n_active"], dtype=np.int64)
+        if self._n_active.shape != (len(self.feature_names_in),):
             raise ModelError(
-                f"set state must have one count per column; got {front._n_active.size} for "
-                f"{len(front.feature_names_in)} columns. Save the model anew."
+                f"set state must have one count per column; got {self._n_active.size} for "
+                f"{len(self.feature_names_in)} columns. Save the model anew."
             )
-        return front
 
     def _csr(self, table: Any) -> sparse.csr_array:
         """Active cells only, columns in order, nothing missing."""
@@ -274,7 +208,7 @@ class ActiveColumns:
                 ]
                 raise DataError(
                     f"columns of a set must be numbers; got text or categories in {listed(text)}. "
-                    "Turn each level into a 0/1 column, or choose encoder='mlp'."
+                    "Turn each level into a 0/1 column, or choose the encoder 'mlp'."
                 )
             table = numeric_matrix(table)
         rows = sparse.csr_array(table, copy=True)  # the caller's array stays as it is
@@ -288,17 +222,3 @@ class ActiveColumns:
                 f"{self.feature_names_in[column]!r} (rows {listed(where)}). Fill these cells with 0 or 1."
             )
         return rows
-
-
-def require_count(name: str, value: Any) -> None:
-    """Refuse a setting that is not a positive whole number.
-
-    Examples
-    --------
-    >>> require_count("max_tokens", 0)
-    Traceback (most recent call last):
-    ...
-    hotvae.errors.ConfigError: max_tokens must be a whole number of at least 1; got 0. Choose an allowed value.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ConfigError(f"{name} must be a whole number of at least 1; got {value!r}. Choose an allowed value.")

@@ -1,7 +1,6 @@
 """The demonstration: three models on a virtual region whose truth is known, and a report about it.
 
-Validation rows choose epochs, the trees' leaf size and all thresholds; test rows are looked at once, at the
-end.
+Validation rows choose epochs, the trees' leaf size and all thresholds; test rows are looked at once, at the end.
 """
 
 import json
@@ -19,10 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from matplotlib.figure import Figure
 from sklearn.ensemble import ExtraTreesClassifier
 
 from hotvae.baselines.plain import PlainNetClassifier
-from hotvae.checkpoint import check_replaceable
+from hotvae.checkpoint import check_replaceable, write_text
 from hotvae.data.dataset import Dataset
 from hotvae.data.frames import write_table
 from hotvae.data.splits import Split, split_dataset
@@ -35,9 +35,10 @@ from hotvae.explain.associations import Association, residual_associations, stro
 from hotvae.jobs.settings import TrainSettings
 from hotvae.jobs.train import table_card
 from hotvae.metrics import METRICS, log_loss, paired_log_loss, reliability_curve
-from hotvae.report.demo_page import Report, write_text
+from hotvae.report.page import DemoContent, write_page
 from hotvae.report.plots import plot_history, plot_interactions, plot_reliability, plot_richness_map
 from hotvae.training.progress import Style
+from hotvae.training.settings import Training
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -55,6 +56,7 @@ FRACTIONS = (0.3, 0.1, 0.6)
 MIN_SITES = 100
 LEAF_SIZES = (1, 3, 5, 10, 20)
 N_GRID = 60
+MOST_ASSOCIATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -165,17 +167,6 @@ def run_demo(
         Fewer than 100 sites, or parameters that do not fit.
     ModelError
         When ``out/model`` is something other than a hotvae model.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> out = Path(tempfile.mkdtemp())
-    >>> quick = {"max_epochs": 1, "encoder_widths": (8,)}
-    >>> result = run_demo(out, n_sites=120, settings=quick, n_trees=5, progress="silent")
-    >>> sorted(path.name for path in out.iterdir())
-    ['model', 'region.csv', 'report.html', 'results.json', 'test_sites.csv']
-    >>> [row["model"] for row in demo_table(result)][0]
-    'HOT-VAE'
     """
     out = Path(out)
     if n_sites < MIN_SITES:
@@ -191,13 +182,13 @@ def run_demo(
 
     common: dict[str, Any] = {"random_state": seed, "progress": progress, "n_threads": n_threads}
     networks = {
-        HOT_VAE: HotVAEClassifier(**common | dict(settings or {})),
-        PLAIN_NET: PlainNetClassifier(**common | dict(settings or {})),
+        HOT_VAE: HotVAEClassifier.from_settings(**common | dict(settings or {})),
+        PLAIN_NET: PlainNetClassifier.from_settings(**common | dict(settings or {})),
     }
     probs: dict[str, FloatArray] = {}
     seconds: dict[str, float | None] = {}
     # The first optimiser of a process loads much of torch; that is nobody's training time.
-    PlainNetClassifier(max_epochs=1, encoder_widths=(4,)).fit([[0.0], [1.0]], [[0], [1]])
+    PlainNetClassifier(training=Training(max_epochs=1), encoder_widths=(4,)).fit([[0.0], [1.0]], [[0], [1]])
     for name, network in networks.items():
         started = time.perf_counter()
         network.fit(frame.iloc[train], labels.iloc[train], validation=held_out)
@@ -209,8 +200,13 @@ def run_demo(
     probs[TREES] = label_probs(trees, layers).astype(np.float64)
     probs[TRUTH], seconds[TRUTH] = region.marginals, None
 
+    test_labels = data.labels[parts.test]
+    thresholds = {
+        name: tune_thresholds(data.labels[parts.validation], values[parts.validation]) for name, values in probs.items()
+    }
     scores = tuple(
-        ModelScores(name, _honest_measures(data.labels, probs[name], parts), seconds[name]) for name in probs
+        ModelScores(name, evaluate(test_labels, values[parts.test], thresholds[name]), seconds[name])
+        for name, values in probs.items()
     )
     unseen = np.concatenate([parts.validation, parts.test])
     associations = strongest_associations(
@@ -224,7 +220,6 @@ def run_demo(
     truth = true_associations(region, unseen)
     checks = tuple(_check(interaction, associations) for interaction in region.interactions)
     kinds = [_kind_of_pair(region, truth, association.pair)[0] for association in associations]
-    test_labels = data.labels[parts.test]
     gaps = {
         rival: paired_log_loss(test_labels, probs[HOT_VAE][parts.test], probs[rival][parts.test])
         for rival in (PLAIN_NET, TREES)
@@ -232,16 +227,25 @@ def run_demo(
     result = DemoResult(out, seed, scores, tuple(associations), checks, kinds.count("none"), gaps)
 
     hot_vae = networks[HOT_VAE]
-    hot_vae.set_params(progress="silent")
-    told = TrainSettings(labels=("species_*",), split="random")
-    card = table_card(out / "region.csv", told, data.take(parts.train), n_validation=len(parts.validation))
+    hot_vae.change_settings(progress="silent")
+    chosen = TrainSettings(labels=("species_*",), split="random")
+    card = table_card(out / "region.csv", chosen, data.take(parts.train), n_validation=len(parts.validation))
     hot_vae.save(out / "model", extra=card)
     write_table(_as_table(data), out / "region.csv")
     write_table(_as_table(data.take(parts.test)), out / "test_sites.csv")
     notes = _notes(result, parts, trees, settings)
     write_text(out / "results.json", json.dumps(notes, indent=1, ensure_ascii=False) + "\n")
-    report = _write_report(result, region, parts, networks, probs, truth, unseen, notes)
-    report.write(out / "report.html")
+    recovered = residual_associations(data.labels[unseen], probs[HOT_VAE][unseen]).correlation
+    pairs = [association.pair for association in associations]
+    figures = {
+        "history": plot_history({name: network.history_ for name, network in networks.items()}),
+        "reliability": plot_reliability(
+            {name: reliability_curve(test_labels, values[parts.test]) for name, values in probs.items()}
+        ),
+        "richness": _richness_map(region, hot_vae),
+        "interactions": plot_interactions(truth, recovered, data.label_names, region.guilds, pairs),
+    }
+    write_page(out / "report.html", _page(result, region, truth, figures, notes))
     return result
 
 
@@ -257,13 +261,6 @@ def demo_table(result: DemoResult) -> list[dict[str, Any]]:
     -------
     list of dict
         ``model``, then ebF1, miF1, maF1, HA, median AUC, log loss, and ``seconds`` (None for the truth).
-
-    Examples
-    --------
-    >>> measures = dict.fromkeys(SHOWN_METRICS, 0.5)
-    >>> row = demo_table(DemoResult(Path("."), 0, (ModelScores("HOT-VAE", measures, 9.0),), (), (), 0))[0]
-    >>> list(row)
-    ['model', 'ebF1', 'miF1', 'maF1', 'HA', 'median AUC', 'log loss', 'seconds']
     """
     return [
         {"model": row.name}
@@ -285,11 +282,6 @@ def comparison(result: DemoResult) -> list[str]:
     -------
     list of str
         One sentence per rival.
-
-    Examples
-    --------
-    >>> print(*comparison(DemoResult(Path("."), 0, (), (), (), 0, {"trees": (-0.008, 0.001)})))
-    log loss of HOT-VAE minus that of trees: -0.0080 ± 0.0010 (95 %, over test sites): HOT-VAE is ahead
     """
     sentences = []
     for rival, (gap, half_width) in result.gaps.items():
@@ -316,12 +308,6 @@ def true_associations(region: VirtualRegion, rows: npt.ArrayLike) -> FloatArray:
     ndarray of shape (n_species, n_species)
         Sum over sites of :math:`P(y_i = y_j = 1 \mid x) - p_i p_j`, divided by the root of
         :math:`\sum p_i (1 - p_i) \sum p_j (1 - p_j)`; the diagonal is NaN.
-
-    Examples
-    --------
-    >>> alone = virtual_region(200, interaction_scale=0.0)
-    >>> bool(np.nanmax(np.abs(true_associations(alone, np.arange(200)))) < 1e-9)
-    True
     """
     rows = np.asarray(rows)
     features, marginals = np.asarray(region.dataset.features)[rows], region.marginals[rows]
@@ -368,13 +354,6 @@ def fit_trees(
     Returns
     -------
     ExtraTreesClassifier
-
-    Examples
-    --------
-    >>> rows = np.arange(6)
-    >>> forest = fit_trees(rows[:, None], np.eye(6, 2), rows, rows, n_trees=4)
-    >>> forest.n_estimators
-    4
     """
 
     def fit(n_estimators: int, leaf: int, share: str | float) -> ExtraTreesClassifier:
@@ -389,12 +368,6 @@ def fit_trees(
     losses = [log_loss(labels[validation], label_probs(trial, features[validation])) for trial in trials]
     leaf, share = candidates[int(np.argmin(losses))]
     return fit(n_trees, leaf, share)
-
-
-def _honest_measures(labels: npt.NDArray[Any], probs: FloatArray, parts: Split) -> dict[str, Any]:
-    """Measures on test rows at thresholds from validation rows."""
-    thresholds = tune_thresholds(labels[parts.validation], probs[parts.validation])
-    return evaluate(labels[parts.test], probs[parts.test], thresholds)
 
 
 # --- recovery --------------------------------------------------------------------------------------------
@@ -483,68 +456,66 @@ def _notes(
     }
 
 
-def _write_report(
-    result: DemoResult,
-    region: VirtualRegion,
-    parts: Split,
-    networks: Mapping[str, Any],
-    probs: Mapping[str, FloatArray],
-    truth: FloatArray,
-    unseen: npt.NDArray[np.intp],
-    notes: Mapping[str, Any],
-) -> Report:
+def _richness_map(region: VirtualRegion, model: HotVAEClassifier) -> Figure:
+    """Draw the expected number of species on a grid over the whole region: in truth, and predicted."""
     data = region.dataset
-    rows = notes["rows"]
-    report = Report(f"A virtual region, seed {result.seed}")
-    report.add_text(
-        f"{data.n_samples:,} invented sites with {data.n_features} environmental layers (two of them "
-        f"irrelevant) and {data.n_labels} invented species. Every niche and every interaction between "
-        f"species is known, so the models can be held against the truth. {rows['train']:,} sites train; "
-        f"{rows['validation']:,} validation sites choose epochs, leaf sizes and thresholds; the "
-        f"{rows['test']:,} test sites below were looked at once, at the end."
-    )
-    report.add_heading("How well presence is predicted")
-    table = demo_table(result)
-    header = list(table[0])
-    report.add_table(
-        header,
-        [[_cell(name, row[name]) for name in header] for row in table],
-        best=_best_cells(table),
-        caption="Test sites; in colour the best of the three models. ebF1, miF1, maF1: F1 per site, over "
-        "all cells, per species. HA: share of cells right. Smaller is better for log loss alone. The last "
-        "row knows the law the region was drawn from: no prediction from the layers can be expected to "
-        "beat it.",
-    )
-    for sentence in comparison(result):
-        report.add_text(sentence[0].upper() + sentence[1:] + ".")
-    report.add_heading("Training")
-    report.add_figure(
-        plot_history({name: network.history_ for name, network in networks.items()}),
-        caption="Loss of each network over the epochs, and log loss and maF1 on the validation sites. The "
-        "two training losses are sums of different terms: compare their course, not their height.",
-    )
-    report.add_heading("Can the probabilities be believed?")
-    test_labels = data.labels[parts.test]
-    report.add_figure(
-        plot_reliability({name: reliability_curve(test_labels, values[parts.test]) for name, values in probs.items()}),
-        caption="Of all species and test sites given about the same probability, the share in which the "
-        "species is there; below, how many cells stand behind each point.",
-    )
-    report.add_heading("Richness")
     axis = (np.arange(N_GRID) + 0.5) * REGION_SIZE / N_GRID
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     layers = region.environment(grid)
-    predicted = networks[HOT_VAE].predict_proba(pd.DataFrame(layers, columns=list(data.feature_names)))
-    report.add_figure(
-        plot_richness_map(grid, region.marginals_at(layers).sum(axis=1), predicted.sum(axis=1), data.coordinate_names),
-        caption="Expected number of species everywhere in the region: in truth, and as HOT-VAE predicts "
-        "it from the layers.",
-    )
-    _add_interactions(report, result, region, probs[HOT_VAE][unseen], truth, unseen)
-    report.add_heading("What to type next")
-    report.add_code(next_steps(result.out))
+    predicted = model.predict_proba(pd.DataFrame(layers, columns=list(data.feature_names)))
+    true = region.marginals_at(layers)
+    return plot_richness_map(grid, true.sum(axis=1), predicted.sum(axis=1), data.coordinate_names)
+
+
+def _page(
+    result: DemoResult,
+    region: VirtualRegion,
+    truth: FloatArray,
+    figures: Mapping[str, Figure],
+    notes: Mapping[str, Any],
+) -> DemoContent:
+    data = region.dataset
+    table = demo_table(result)
+    header = list(table[0])
     versions = ", ".join(f"{name} {number}" for name, number in notes["versions"].items())
-    return report.add_footer(f"{notes['command']} · {notes['date']} · {versions}")
+    return DemoContent(
+        title=f"A virtual region, seed {result.seed}",
+        n_sites=data.n_samples,
+        n_features=data.n_features,
+        n_labels=data.n_labels,
+        n_rows=notes["rows"],
+        scores={
+            "header": header,
+            "rows": [[_cell(name, row[name]) for name in header] for row in table],
+            "best": _best_cells(table),
+        },
+        comparison=comparison(result),
+        figures=figures,
+        associations=[
+            [
+                # Spaces and a joiner that do not break keep each pair on one line.
+                f"{association.pair[0]}\u00a0–\u2060\u00a0{association.pair[1]}",
+                _signed(association.association),
+                f"{association.z:.1f}".replace("-", "−"),
+                "; ".join(part.describe() for part in (association.where, association.third) if part is not None),
+                _kind_of_pair(region, truth, association.pair)[1],
+            ]
+            for association in result.associations[:MOST_ASSOCIATIONS]
+        ],
+        n_associations=len(result.associations),
+        n_false=result.n_false,
+        interactions=[
+            [
+                check.interaction.describe(),
+                _signed(check.interaction.strength),
+                "–" if check.found is None else "✓",
+                "–" if check.sign_right is None else "✓" if check.sign_right else "✗",
+            ]
+            for check in result.checks
+        ],
+        next_steps=next_steps(result.out),
+        made_by=f"{notes['command']} · {notes['date']} · {versions}",
+    )
 
 
 def next_steps(out: str | Path) -> str:
@@ -558,16 +529,6 @@ def next_steps(out: str | Path) -> str:
     Returns
     -------
     str
-
-    Examples
-    --------
-    >>> print(next_steps("hotvae-demo"))
-    # the table's first row again, from the saved model:
-    hotvae evaluate hotvae-demo/model hotvae-demo/test_sites.csv
-    # train on a table of your own (here: the region's):
-    hotvae train hotvae-demo/region.csv --labels 'species_*' --coordinates easting_km,northing_km --out my-model
-    # and predict with it:
-    hotvae predict my-model hotvae-demo/test_sites.csv --out probabilities.csv
     """
     region, test, model = (shlex.quote(str(Path(out) / name)) for name in ("region.csv", "test_sites.csv", "model"))
     return (
@@ -575,71 +536,6 @@ def next_steps(out: str | Path) -> str:
         "# train on a table of your own (here: the region's):\n"
         f"hotvae train {region} --labels 'species_*' --coordinates easting_km,northing_km --out my-model\n"
         f"# and predict with it:\nhotvae predict my-model {test} --out probabilities.csv"
-    )
-
-
-def _add_interactions(
-    report: Report,
-    result: DemoResult,
-    region: VirtualRegion,
-    probs: FloatArray,
-    truth: FloatArray,
-    unseen: npt.NDArray[np.intp],
-) -> None:
-    data = region.dataset
-    recovered = residual_associations(data.labels[unseen], probs).correlation
-    n_found = sum(check.found is not None for check in result.checks)
-    n_right = sum(check.sign_right is True for check in result.checks)
-    report.add_heading("Interactions between species")
-    report.add_text(
-        "What HOT-VAE leaves unexplained at sites it was not trained on, pair by pair. "
-        f"{len(result.associations)} pairs pass the screen for chance, {result.n_false} of them without a "
-        f"link in truth; {n_found} of the {len(result.checks)} true interactions show, {n_right} with the "
-        "right sign. Any good model of the single species leaves much the same residuals, so this says what "
-        "the data hold rather than what the decoder adds. On real data such an association is no proof of an "
-        "interaction: a layer nobody measured looks the same."
-    )
-    report.add_figure(
-        plot_interactions(
-            truth,
-            recovered,
-            data.label_names,
-            region.guilds,
-            [association.pair for association in result.associations],
-        ),
-        caption="Correlation of residuals: exact above the diagonal, recovered below. Species of a guild "
-        "share a frame; outside the frames everything is 0 in truth, and in guilds without interactions, "
-        "too.",
-    )
-    shown = result.associations[:20]
-    report.add_table(
-        ["pair", "association", "z", "changes with", "in truth"],
-        [
-            [
-                # Spaces and a joiner that do not break keep each pair on one line.
-                f"{association.pair[0]}\u00a0–\u2060\u00a0{association.pair[1]}",
-                _signed(association.association),
-                f"{association.z:.1f}".replace("-", "−"),
-                "; ".join(part.describe() for part in (association.where, association.third) if part is not None),
-                _kind_of_pair(region, truth, association.pair)[1],
-            ]
-            for association in shown
-        ],
-        caption="The clearest recovered associations. “Changes with”: the layer, split at its median, and "
-        "the third species with which the association clearly differs.",
-    )
-    report.add_table(
-        ["true interaction", "strength", "shows", "sign"],
-        [
-            [
-                check.interaction.describe(),
-                _signed(check.interaction.strength),
-                "–" if check.found is None else "✓",
-                "–" if check.sign_right is None else "✓" if check.sign_right else "✗",
-            ]
-            for check in result.checks
-        ],
-        caption="All interactions of the region; strength is the change of the target's logit.",
     )
 
 

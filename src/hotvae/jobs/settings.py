@@ -5,12 +5,13 @@ Nothing here knows torch: the parameters of the classifier come in as a mapping 
 
 import ast
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from hotvae.config import find_recipe
 from hotvae.errors import ConfigError, listed
 
 # Short names of the command line for parameters of the classifier.
@@ -115,14 +116,6 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     ------
     ConfigError
         A file that is missing, of another kind or not well formed.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "run.toml"
-    >>> _ = path.write_text('labels = "sp_*"\nepochs = 30\n')
-    >>> read_settings(path)
-    {'labels': 'sp_*', 'epochs': 30}
     """
     source = Path(path)
     suffix = source.suffix.lower()
@@ -158,13 +151,6 @@ def read_preset(name: str, known: Iterable[str]) -> dict[str, Any]:
     -------
     dict
         By the names of options and parameters; empty where a set has no preset.
-
-    Examples
-    --------
-    >>> read_preset("nothing of this name", [])
-    {}
-    >>> sorted(read_preset("bbs_like_ebird100", ["encoder_dropout"]))
-    ['coordinates_as_features', 'encoder_dropout']
     """
     path = Path(__file__).with_name("presets") / f"{name}.toml"
     if not path.is_file():
@@ -237,11 +223,6 @@ def parse_assignments(items: Iterable[str]) -> dict[str, Any]:
     ------
     ConfigError
         An item without ``=``, or a key given twice.
-
-    Examples
-    --------
-    >>> parse_assignments(["dim=32", "encoder_widths=[16]"])
-    {'dim': 32, 'encoder_widths': [16]}
     """
     values: dict[str, Any] = {}
     for item in items:
@@ -253,6 +234,61 @@ def parse_assignments(items: Iterable[str]) -> dict[str, Any]:
             raise ConfigError(f"--set must name each key once; got {name!r} twice. Remove one.")
         values[name] = parse_value(text)
     return values
+
+
+def join_settings(
+    table: Path | None, options: Mapping[str, Any], assignments: Sequence[str], config: Path | None
+) -> tuple[TrainSettings, dict[str, Any]]:
+    """Join preset, recipe, settings file and options; each wins over those before it.
+
+    Parameters
+    ----------
+    table : path or None
+        None where a named data set is trained on.
+    options : mapping of str to object
+        Options of the command line that were given, by their names.
+    assignments : sequence of str
+        ``key=value`` pairs of ``--set``.
+    config : path or None
+        Settings file.
+
+    Returns
+    -------
+    settings : TrainSettings
+    preset : dict
+        Settings that come from the preset of the named data set, as nothing else sets them.
+
+    Raises
+    ------
+    ConfigError
+        Settings that are unknown, of another type, set twice or that do not go together.
+    """
+    from_file = {} if config is None else read_settings(config)
+    assigned = parse_assignments(assignments)
+    both = sorted(set(options) & set(assigned))
+    if both:
+        raise ConfigError(f"options must be set once; got {listed(both)} also by --set. Remove one.")
+    chosen = from_file | dict(options) | assigned
+    if (table is None) == (chosen.get("data") is None):
+        found = "none" if table is None else "both"
+        raise ConfigError(f"data must be a TABLE or --data NAME; got {found}. Try hotvae train my_table.csv --out m.")
+
+    from hotvae.estimators.registry import find_classifier
+
+    model, recipe = chosen.get("model", "hotvae"), chosen.get("recipe", "best")
+    if recipe != "best" and model != "hotvae":
+        raise ConfigError(f"recipe must go with model hotvae; got {recipe!r} with {model!r}. Leave out --recipe.")
+    parameters = find_classifier(model).all_settings()
+    preset = {} if table is not None else read_preset(str(chosen["data"]), parameters)
+    settings = train_settings(
+        parameters,
+        (f"preset of {chosen.get('data')}", preset),
+        (f"recipe {recipe}", find_recipe(recipe)),
+        ("" if config is None else config.name, from_file),
+        ("command line", {**options, **assigned}),
+    )
+    overruled = {ALIASES.get(name, name) for name in chosen} | set(find_recipe(recipe))
+    return settings, {name: value for name, value in preset.items() if name not in overruled}
 
 
 def train_settings(
@@ -276,12 +312,6 @@ def train_settings(
     ------
     ConfigError
         An unknown name (with close ones), the same setting under two names, or a value of another type.
-
-    Examples
-    --------
-    >>> settings = train_settings({"max_epochs": 60}, ("run.toml", {"epochs": 9}), ("options", {"epochs": 3}))
-    >>> settings.parameters
-    {'max_epochs': 3}
     """
     known = [name for name in parameters if name not in _RESERVED and name not in OPTIONS]
     options: dict[str, Any] = {}
@@ -380,6 +410,10 @@ def _parameter(name: str, value: Any, default: Any, where: str) -> Any:
         return tuple(value)
     if name == "max_features":  # of a forest: a rule by name, or a share
         _check(name, value, _TEXT_OR_NUMBER, where)
+        return value
+    if name == "base":
+        if value is not None:
+            _check(name, value, _TEXT, where)
         return value
     if default is None or name == "n_threads":  # None is a random seed, and as many threads as torch has
         if value is not None:

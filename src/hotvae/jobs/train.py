@@ -1,6 +1,6 @@
 """Whole jobs on tables in files: train and save, evaluate. What the command line calls.
 
-A model saved by :func:`train_on_table` notes what its table looked like, so that later tables are read
+A model saved by :func:`train` notes what its table looked like, so that later tables are read
 alike: features by name and kind, in any order; labels, ids, coordinates, groups and dropped columns are
 passed over.
 """
@@ -8,18 +8,19 @@ passed over.
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hotvae.checkpoint import check_replaceable
+from hotvae.checkpoint import check_replaceable, json_ready
+from hotvae.config import require_share
 from hotvae.data.catalog import load
 from hotvae.data.dataset import (
     Dataset,
@@ -30,13 +31,12 @@ from hotvae.data.dataset import (
 from hotvae.data.splits import split_dataset
 from hotvae.data.tables import read_table
 from hotvae.errors import ConfigError, DataWarning, ModelError, TrainingError
-from hotvae.estimators.base import MIN_VALIDATION_ROWS, LabelClassifier
-from hotvae.estimators.network import MOLECULES, TEXTS
+from hotvae.estimators.base import MIN_VALIDATION_ROWS, LabelClassifier, named_tables
 from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.thresholds import apply_thresholds, evaluate, tune_thresholds
 from hotvae.graph import edge_list_graph, phylogeny_graph, read_edges
-from hotvae.jobs.predict import TableNeeds
 from hotvae.jobs.settings import TrainSettings
+from hotvae.jobs.table_needs import TableNeeds
 from hotvae.metrics import brier_score, label_auc, label_average_precision, log_loss, macro_f1
 
 TREE_SUFFIXES = (".nwk", ".newick", ".tree", ".tre")
@@ -45,7 +45,7 @@ DEFAULT_RELATIVES = 5
 
 @dataclass(frozen=True)
 class TrainRun:
-    """What came out of :func:`train_on_table`.
+    """What came out of :func:`train`.
 
     Attributes
     ----------
@@ -78,49 +78,37 @@ class TrainRun:
     test: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Features as a classifier takes them, and labels in its order."""
-
-    features: Any
-    labels: NDArray[Any]
-
-
 # --- training --------------------------------------------------------------------------------------------
 
 
 def state_file(out: str | Path) -> Path:
-    """Where a run that writes to ``out`` keeps its state until it is done.
-
-    Examples
-    --------
-    >>> state_file("models/birds").name
-    'birds.state'
-    """
+    """Where a run that writes to ``out`` keeps its state until it is done."""
     folder = Path(out) if Path(out).name else Path(out).absolute()
     return folder.with_name(folder.name + ".state")
 
 
-def train_on_table(table: str | Path, settings: TrainSettings, *, command: str | None = None) -> TrainRun:
-    r"""Train a classifier on a table in a file and save it.
+def train(settings: TrainSettings, table: str | Path | None = None, *, command: str | None = None) -> TrainRun:
+    r"""Train a classifier on a table in a file, or on a named data set, and save it.
 
     Parameters
     ----------
-    table : path
-        As in :func:`hotvae.read_table`.
     settings : TrainSettings
-        Which columns, which rows, which model, and where to.
+        Which columns, which rows, which model, and where to. Without a table, ``data`` names the set and ``fold`` one
+        of its splits; the seed of the model also draws validation rows where none are published.
+    table : path, optional
+        As in :func:`hotvae.read_table`.
     command : str, optional
         Noted in the model.
 
     Returns
     -------
     TrainRun
+        On a named set with ``test``, all measures on the test rows at the thresholds of the validation rows.
 
     Raises
     ------
     DataError, ConfigError
-        A table or setting that does not fit.
+        A table, set or setting that does not fit.
 
     Notes
     -----
@@ -134,66 +122,83 @@ def train_on_table(table: str | Path, settings: TrainSettings, *, command: str |
     >>> rows = "".join(f"{i},{i % 2},{(i + 1) % 2}\n" for i in range(60))
     >>> _ = (folder / "sites.csv").write_text("depth,sp_owl,sp_wren\n" + rows)
     >>> settings = TrainSettings(out=str(folder / "model"), labels=("sp_*",), parameters={"max_epochs": 1})
-    >>> run = train_on_table(folder / "sites.csv", settings)
+    >>> run = train(settings, folder / "sites.csv")
     >>> run.n_train, run.n_validation, sorted(entry.name for entry in folder.iterdir())
     (48, 12, ['model', 'sites.csv'])
     """
-    source = Path(table)
-    model = _new_model(settings)
+    model, out = _new_model(settings), settings.out or ""
+    job = _catalog_job(model, settings) if table is None else _table_job(model, Path(table), settings)
+    state = state_file(out)
+    if not settings.resume:
+        state.unlink(missing_ok=True)
+    resumed = state.exists()
+    model.change_settings(progress="silent" if settings.quiet else "auto", state_file=state)
+    if "graph" in model.get_params(deep=False):
+        model.set_params(graph=_label_graph(settings, job.training.label_names))
+    if job.validation is None:
+        model.set_params(validation_fraction=0.0)
+    started = time.perf_counter()
+    try:
+        model.fit(job.training, validation=job.validation)
+    except (TrainingError, ModelError) as error:
+        if not resumed:
+            raise
+        raise TrainingError(f"{error} Or pass --no-resume to start afresh.") from error
+    seconds = time.perf_counter() - started
+    model.change_settings(progress="silent", state_file=None)
+    measures = [
+        None if rows is None else evaluate(rows[1].to_numpy(), model.predict_proba(rows[0]), model.thresholds_)
+        for rows in (job.validation, job.test)
+    ]
+    n_validation = 0 if job.validation is None else len(job.validation[1])
+    card = job.card | {
+        "command": command,
+        "n_validation": n_validation,
+        "validation": json_ready(measures[0]),
+        "test": json_ready(measures[1]),
+        "settings": json_ready({"model": settings.model, "coordinates_as_features": settings.coordinates_as_features}),
+    }
+    model.save(out, extra=card)
+    state.unlink(missing_ok=True)
+    split, dropped, n_train = card["split"], card["dropped_labels"], job.training.n_samples
+    return TrainRun(model, split, n_train, n_validation, dropped, resumed, seconds, *measures)
+
+
+class _Job(NamedTuple):
+    """Rows to learn from; features and labels to choose by and to judge by; what is noted of them in the model."""
+
+    training: Dataset
+    validation: tuple[Any, pd.DataFrame] | None
+    test: tuple[Any, pd.DataFrame] | None
+    card: dict[str, Any]
+
+
+def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings) -> _Job:
     # A column of texts or molecules is no mistake where the encoder reads them.
-    free_text = model.get_params(deep=False).get("encoder") in (*TEXTS, *MOLECULES)
-    data = _read_training_table(source, settings, free_text)
+    data = _read_training_table(table, settings, free_text=model.new_features().is_column)
     training, held_out, how = _split_rows(data, settings, model.validation_fraction, model.random_state)
     dropped = list(single_class_labels(training)) if settings.drop_single_class else []
     if dropped:
         training = training.drop_labels(dropped)
         held_out = None if held_out is None else held_out.drop_labels(dropped)
     check_trainable(training)
-    card = table_card(source, settings, training, dropped=dropped)
-    validation = None if held_out is None else _Rows(_with_names(held_out), held_out.labels)
+    card = table_card(table, settings, training, dropped=dropped) | {"split": how}
+    validation = None if held_out is None else named_tables(held_out)
     if settings.validation is not None:
         needs = TableNeeds.of_card(card, sparse.issparse(training.features))
         features, _ = needs.read_features(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
         labels = needs.read_labels(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
-        validation = _Rows(features, labels)
-    return _fit_and_save(model, training, validation, None, settings, card | {"split": how, "command": command})
+        validation = features, pd.DataFrame(labels, columns=list(training.label_names))
+    return _Job(training, validation, None, card)
 
 
-def train_on_catalog(settings: TrainSettings, *, command: str | None = None) -> TrainRun:
-    """Train a classifier on a named data set with its own split, measure it on the test rows and save it.
-
-    Parameters
-    ----------
-    settings : TrainSettings
-        ``data`` names the set, ``fold`` one of its splits; the seed of the model also draws validation rows where
-        none are published.
-    command : str, optional
-        Noted in the model.
-
-    Returns
-    -------
-    TrainRun
-        With ``test``, all measures on the test rows at the thresholds of the validation rows.
-
-    Raises
-    ------
-    DataError, ConfigError
-        A set or setting that does not fit.
-
-    Examples
-    --------
-    >>> train_on_catalog(TrainSettings(data="yeats", out="model"))
-    Traceback (most recent call last):
-    ...
-    hotvae.errors.ConfigError: ...yeast...
-    """
+def _catalog_job(model: LabelClassifier, settings: TrainSettings) -> _Job:
     for name in ("labels", "label_table", "id_column", "coordinates", "groups", "drop", "validation", "presence"):
         if getattr(settings, name):
             raise ConfigError(
                 f"{name} must be left out with a named data set; got {getattr(settings, name)!r}. "
                 f"{settings.data} brings its own."
             )
-    model = _new_model(settings)
     seed = model.random_state if isinstance(model.random_state, int) else 0
     named = load(settings.data or "", split=settings.fold, seed=seed)
     data = named.dataset.with_coordinates_as_features() if settings.coordinates_as_features else named.dataset
@@ -212,10 +217,8 @@ def train_on_catalog(settings: TrainSettings, *, command: str | None = None) -> 
             "citation": named.entry.citation,
         },
         "split": "published" if named.entry.split in ("published", "folds") else named.entry.split,
-        "command": command,
     }
-    choosing, judging = (_Rows(_with_names(part), part.labels) for part in (held_out, test))
-    return _fit_and_save(model, training, choosing, judging, settings, card)
+    return _Job(training, named_tables(held_out), named_tables(test), card)
 
 
 def _new_model(settings: TrainSettings) -> LabelClassifier:
@@ -230,36 +233,9 @@ def _new_model(settings: TrainSettings) -> LabelClassifier:
             f"graph must be left out for the {settings.model} model; got {settings.graph!r}. It has no messages."
         )
     check_replaceable(settings.out)
-    return cls(**{"random_state": 0} | settings.parameters)
-
-
-def _fit_and_save(
-    model: LabelClassifier,
-    training: Dataset,
-    validation: "_Rows | None",
-    test: "_Rows | None",
-    settings: TrainSettings,
-    card: dict[str, Any],
-) -> TrainRun:
-    if "graph" in model.get_params(deep=False):
-        model.set_params(graph=_label_graph(settings, training.label_names))
-    seconds, resumed = _fit(model, training, validation, settings)
-    measures = [
-        None if rows is None else evaluate(rows.labels, model.predict_proba(rows.features), model.thresholds_)
-        for rows in (validation, test)
-    ]
-    n_validation = 0 if validation is None else len(validation.labels)
-    card |= {
-        "n_validation": n_validation,
-        "validation": json_ready(measures[0]),
-        "test": json_ready(measures[1]),
-        "settings": json_ready({"model": settings.model, "coordinates_as_features": settings.coordinates_as_features}),
-    }
-    model.save(settings.out or "", extra=card)
-    state_file(settings.out or "").unlink(missing_ok=True)
-    return TrainRun(
-        model, card["split"], training.n_samples, n_validation, card["dropped_labels"], resumed, seconds, *measures
-    )
+    model = cls.from_settings(**{"random_state": 0} | settings.parameters)
+    model.check_parameters()
+    return model
 
 
 def _read_training_table(table: Path, settings: TrainSettings, free_text: bool) -> Dataset:
@@ -289,11 +265,7 @@ def _split_rows(
     """Rows to learn from, rows to choose by, and how they were chosen."""
     if settings.validation is not None:
         return data, None, "file"
-    if not 0 <= fraction < 1:
-        raise ConfigError(
-            f"validation_fraction must be at least 0 and below 1; got {fraction!r}. 0 trains on all rows."
-        )
-    n_held_out = int(fraction * data.n_samples)
+    n_held_out = int(require_share("validation_fraction", fraction) * data.n_samples)
     if n_held_out < MIN_VALIDATION_ROWS:
         if fraction > 0:
             warnings.warn(
@@ -336,44 +308,6 @@ def _label_graph(settings: TrainSettings, label_names: tuple[str, ...]) -> Any:
     )
 
 
-def _fit(
-    model: LabelClassifier, training: Dataset, validation: _Rows | None, settings: TrainSettings
-) -> tuple[float, bool]:
-    """Train, or go on training; return the seconds it took and whether it was resumed."""
-    state = state_file(settings.out or "")
-    if not settings.resume:
-        state.unlink(missing_ok=True)
-    resumed = state.exists()
-    style = "silent" if settings.quiet else "auto"
-    own = model.get_params(deep=False)
-    model.set_params(**{name: value for name, value in (("progress", style), ("state_file", state)) if name in own})
-    if validation is None:
-        model.set_params(validation_fraction=0.0)
-    columns = list(training.label_names)
-    started = time.perf_counter()
-    try:
-        model.fit(
-            _with_names(training),
-            pd.DataFrame(training.labels, columns=columns),
-            validation=None
-            if validation is None
-            else (validation.features, pd.DataFrame(validation.labels, columns=columns)),
-        )
-    except (TrainingError, ModelError) as error:
-        if not resumed:
-            raise
-        raise TrainingError(f"{error} Or pass --no-resume to start afresh.") from error
-    model.set_params(**{name: value for name, value in (("progress", "silent"), ("state_file", None)) if name in own})
-    return time.perf_counter() - started, resumed
-
-
-def _with_names(data: Dataset) -> Any:
-    """Features with their names, where the classifier can keep them."""
-    if isinstance(data.features, np.ndarray):
-        return pd.DataFrame(data.features, columns=list(data.feature_names))
-    return data.features
-
-
 def table_card(
     table: str | Path,
     settings: TrainSettings,
@@ -401,12 +335,6 @@ def table_card(
     -------
     dict
         JSON-able; stored with the model.
-
-    Examples
-    --------
-    >>> rows = Dataset([[0.5], [1.5]], [[0], [1]])
-    >>> table_card("sites/birds.csv", TrainSettings(), rows)["table"]
-    'birds.csv'
     """
     observed = ~np.isnan(training.labels)
     n_present = (training.labels == 1).sum(axis=0)
@@ -455,14 +383,6 @@ def evaluate_model(
     -------
     dict
         ``"honest"`` and, if asked for, ``"oracle"``, each as :func:`hotvae.evaluate` returns it.
-
-    Examples
-    --------
-    >>> from hotvae import HotVAEClassifier
-    >>> X, Y = np.eye(8), np.eye(8)[:, :2]
-    >>> model = HotVAEClassifier(max_epochs=1, encoder_widths=(4,)).fit(X, Y)
-    >>> list(evaluate_model(model, Y, model.predict_proba(X), oracle=True))
-    ['honest', 'oracle']
     """
     results = {"honest": evaluate(labels, probs, model.thresholds_ or 0.5)}
     if oracle:
@@ -484,16 +404,6 @@ def label_report(model: LabelClassifier, labels: NDArray[Any], probs: NDArray[An
     -------
     DataFrame
         One row per label; empty cells where a measure does not exist.
-
-    Examples
-    --------
-    >>> from hotvae import HotVAEClassifier
-    >>> X, Y = np.eye(8), np.eye(8)[:, :2]
-    >>> model = HotVAEClassifier(max_epochs=1, encoder_widths=(4,)).fit(X, Y)
-    >>> label_report(model, Y, model.predict_proba(X))[["label", "n_observed", "n_present"]]
-         label  n_observed  n_present
-    0  label_0           8          1
-    1  label_1           8          1
     """
     cut = model.thresholds_.get("macro_f1", 0.5)
     predicted = apply_thresholds(probs, cut)
@@ -517,29 +427,3 @@ def label_report(model: LabelClassifier, labels: NDArray[Any], probs: NDArray[An
             "f1": each(macro_f1, predicted),
         }
     )
-
-
-def json_ready(value: Any) -> Any:
-    """Turn a result into what JSON knows: arrays become lists, NaN and infinity null.
-
-    Parameters
-    ----------
-    value : object
-        Mappings, sequences, arrays and scalars, nested as they like.
-
-    Returns
-    -------
-    object
-
-    Examples
-    --------
-    >>> json_ready({"auc": float("nan"), "counts": np.arange(2)})
-    {'auc': None, 'counts': [0, 1]}
-    """
-    if isinstance(value, Mapping):
-        return {str(name): json_ready(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_ready(item) for item in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return json_ready(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -16,7 +16,7 @@ Shared conventions, stated once:
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -26,7 +26,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from hotvae.errors import ConfigError, DataError, listed
-from hotvae.metrics.multilabel import LabelCells, check_labels, check_probs, label_auc
+from hotvae.metrics.multilabel import LabelCells, check_labels, check_probs, label_auc, mean_of_known
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -60,11 +60,6 @@ class Components(NamedTuple):
         Its part by turnover (Simpson): other species.
     sne : float
         Its part by nestedness: fewer species.
-
-    Examples
-    --------
-    >>> DIALECTS["gomes"].one_empty
-    Components(sor=1.0, sim=0.0, sne=1.0)
     """
 
     sor: float
@@ -103,11 +98,6 @@ class Dialect:
         Dissimilarity of two sites when one or both hold no species.
     self_pairs : bool
         A site may be paired with itself.
-
-    Examples
-    --------
-    >>> DIALECTS["norberg"].comparable_with
-    'Norberg et al. 2019'
     """
 
     name: str
@@ -125,58 +115,45 @@ class Dialect:
     self_pairs: bool
 
 
-DIALECTS: Mapping[str, Dialect] = MappingProxyType(
-    {
-        dialect.name: dialect
-        for dialect in (
-            Dialect(
-                name="norberg",
-                comparable_with="Norberg et al. 2019",
-                probs_from_draws=True,
-                richness_from_probs=False,
-                turns_auc=True,
-                single_class_auc=float("nan"),
-                occurrence_calibration="cell errors",
-                per_draw=True,
-                interval="nearest",
-                ddof=1,
-                one_empty=Components(sor=1.0, sim=0.995, sne=0.005),
-                both_empty=Components(sor=0.995, sim=0.995, sne=0.005),
-                self_pairs=False,
-            ),
-            Dialect(
-                name="gomes",
-                comparable_with="HOT-VAE and DMVP-DRNets",
-                probs_from_draws=False,
-                richness_from_probs=True,
-                turns_auc=False,
-                single_class_auc=1.0,
-                occurrence_calibration="count gaps",
-                per_draw=False,
-                interval="linear",
-                ddof=0,
-                one_empty=Components(sor=1.0, sim=0.0, sne=1.0),
-                both_empty=Components(sor=0.0, sim=0.0, sne=0.0),
-                self_pairs=True,
-            ),
-            Dialect(
-                name="text",
-                comparable_with="nothing published; the cleanest reading of HOT-VAE's supplement",
-                probs_from_draws=False,
-                richness_from_probs=False,
-                turns_auc=False,
-                single_class_auc=float("nan"),
-                occurrence_calibration="rate gaps",
-                per_draw=False,
-                interval="linear",
-                ddof=1,
-                one_empty=Components(sor=1.0, sim=0.995, sne=0.005),
-                both_empty=Components(sor=0.995, sim=0.995, sne=0.005),
-                self_pairs=False,
-            ),
-        )
-    }
+_CLEANEST = Dialect(
+    name="text",
+    comparable_with="nothing published; the cleanest reading of HOT-VAE's supplement",
+    probs_from_draws=False,
+    richness_from_probs=False,
+    turns_auc=False,
+    single_class_auc=float("nan"),
+    occurrence_calibration="rate gaps",
+    per_draw=False,
+    interval="linear",
+    ddof=1,
+    one_empty=Components(sor=1.0, sim=0.995, sne=0.005),
+    both_empty=Components(sor=0.995, sim=0.995, sne=0.005),
+    self_pairs=False,
 )
+_NORBERG = replace(
+    _CLEANEST,
+    name="norberg",
+    comparable_with="Norberg et al. 2019",
+    probs_from_draws=True,
+    turns_auc=True,
+    occurrence_calibration="cell errors",
+    per_draw=True,
+    interval="nearest",
+)
+_GOMES = replace(
+    _CLEANEST,
+    name="gomes",
+    comparable_with="HOT-VAE and DMVP-DRNets",
+    richness_from_probs=True,
+    single_class_auc=1.0,
+    occurrence_calibration="count gaps",
+    ddof=0,
+    one_empty=Components(sor=1.0, sim=0.0, sne=1.0),
+    both_empty=Components(sor=0.0, sim=0.0, sne=0.0),
+    self_pairs=True,
+)
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType({rules.name: rules for rules in (_NORBERG, _GOMES, _CLEANEST)})
 """The three readings of the measures, by name; their numbers must never stand in one column."""
 
 
@@ -212,11 +189,6 @@ class EcologyMeasure:
         True for discrimination alone.
     ideal : float
         The best value there is; for discrimination 1, for all others 0.
-
-    Examples
-    --------
-    >>> MEASURES["comm_accuracy_sim"].title, MEASURES["comm_accuracy_sim"].ideal
-    ('community accuracy (sim)', 0.0)
     """
 
     name: str
@@ -260,12 +232,6 @@ class EcologyScores(dict[str, float]):
         A key of :data:`DIALECTS`.
     n_sites, n_species, n_draws, n_pairs : int
         Sites and species with anything observed, draws, and pairs of sites with a species observed at both.
-
-    Examples
-    --------
-    >>> scores = all_measures([[1, 0], [0, 1]], probs=[[0.8, 0.3], [0.4, 0.9]])
-    >>> scores.dialect, scores.n_sites, scores.n_draws
-    ('gomes', 2, 0)
     """
 
     def __init__(
@@ -397,11 +363,6 @@ def _check_probs_of(labels: npt.ArrayLike, probs: npt.ArrayLike) -> tuple[LabelC
     return cells, check_probs(probs, cells.positive.shape).astype(np.float64, copy=False)
 
 
-def _mean_of_known(values: FloatArray) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else float("nan")
-
-
 def _slices(n: int, width: int) -> Iterator[slice]:
     """Cut n items, each of so many cells, into chunks of bounded size."""
     step = max(1, _CELLS_PER_CHUNK // max(width, 1))
@@ -415,17 +376,14 @@ def _slices(n: int, width: int) -> Iterator[slice]:
 def occurrence_accuracy(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     r"""Mean absolute error of the probabilities; the same in all dialects. Lower is better.
 
+    In [0, 1]: the mean over observed cells of :math:`|p_{ij} - y_{ij}|`.
+
     Parameters
     ----------
     labels : array-like of shape (n_sites, n_species)
         0, 1, or NaN for a cell that was not observed.
     probs : array-like of shape (n_sites, n_species)
         Probabilities.
-
-    Returns
-    -------
-    float
-        In [0, 1]: the mean over observed cells of :math:`|p_{ij} - y_{ij}|`.
 
     Examples
     --------
@@ -441,20 +399,15 @@ def occurrence_accuracy(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
 def occurrence_discrimination(labels: npt.ArrayLike, probs: npt.ArrayLike, dialect: str = "gomes") -> float:
     """Mean over species of the area under the ROC curve. Higher is better.
 
+    In [0, 1]; NaN when no species counts.
+
     Parameters
     ----------
-    labels : array-like of shape (n_sites, n_species)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_sites, n_species)
-        Probabilities.
+    labels, probs
+        As in :func:`occurrence_accuracy`.
     dialect : {"gomes", "norberg", "text"}
         A species whose observed cells are of one class counts 1 in ``gomes`` and is skipped in the others;
         ``norberg`` turns the curve of a species round when its absences have the higher median probability.
-
-    Returns
-    -------
-    float
-        In [0, 1]; NaN when no species counts.
 
     Examples
     --------
@@ -474,25 +427,20 @@ def occurrence_discrimination(labels: npt.ArrayLike, probs: npt.ArrayLike, diale
             if np.median(absences) > np.median(values[positive]) + _TIE:
                 areas[species] = 1 - areas[species]
     areas[np.isnan(areas) & cells.observed.any(axis=0)] = rules.single_class_auc
-    return _mean_of_known(areas)
+    return mean_of_known(areas)
 
 
 def occurrence_calibration(labels: npt.ArrayLike, probs: npt.ArrayLike, dialect: str = "gomes") -> float:
     r"""Gap between probabilities and occurrences in ten bins, averaged over species. Lower is better.
 
+    ``gomes``: in sites, between 0 and the number of sites. ``norberg`` and ``text``: in [0, 1].
+
     Parameters
     ----------
-    labels : array-like of shape (n_sites, n_species)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_sites, n_species)
-        Probabilities.
+    labels, probs
+        As in :func:`occurrence_accuracy`.
     dialect : {"gomes", "norberg", "text"}
         Three different quantities, see Notes.
-
-    Returns
-    -------
-    float
-        ``gomes``: in sites, between 0 and the number of sites. ``norberg`` and ``text``: in [0, 1].
 
     Notes
     -----
@@ -562,17 +510,7 @@ def _cell_errors(values: FloatArray, present: FloatArray) -> float:
 def occurrence_precision(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     r"""Mean standard deviation of single occurrences; the same in all dialects. Lower is sharper.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_sites, n_species)
-        0, 1, or NaN for a cell that was not observed; only tells which cells count.
-    probs : array-like of shape (n_sites, n_species)
-        Probabilities.
-
-    Returns
-    -------
-    float
-        In [0, 0.5]: the mean over observed cells of :math:`\sqrt{p_{ij} (1 - p_{ij})}`.
+    In [0, 0.5]: the mean over observed cells of :math:`\sqrt{p_{ij} (1 - p_{ij})}`; labels only tell which cells count.
 
     Examples
     --------
@@ -595,11 +533,6 @@ class Ensemble(NamedTuple):
         NaN where nothing was observed; such an item counts nowhere.
     drawn : ndarray of shape (n_draws, n_items)
         The same number in each draw.
-
-    Examples
-    --------
-    >>> Ensemble(np.array([2.0]), np.array([[1], [3]])).drawn.mean(axis=0)
-    array([2.])
     """
 
     observed: FloatArray
@@ -615,6 +548,8 @@ def ensemble_accuracy(
 ) -> float:
     r"""Error of drawn numbers: of richness, or of dissimilarity. Lower is better.
 
+    0 or larger; NaN when no item is known.
+
     Parameters
     ----------
     observed : array-like of shape (n_items,)
@@ -625,11 +560,6 @@ def ensemble_accuracy(
         Decides what the error is, see Notes.
     expected : array-like of shape (n_items,), optional
         Expected value, where it is known without draws; default: the mean over draws. Not used by ``norberg``.
-
-    Returns
-    -------
-    float
-        0 or larger; NaN when no item is known.
 
     Notes
     -----
@@ -664,24 +594,19 @@ def ensemble_discrimination(
 ) -> float:
     """Spearman correlation of drawn and observed numbers. Higher is better.
 
+    In [-1, 1]; NaN when one side is constant.
+
     Parameters
     ----------
-    observed : array-like of shape (n_items,)
-        The truth; items that are NaN are left out.
-    drawn : array-like of shape (n_draws, n_items)
-        The same number in each draw.
+    observed, drawn
+        As in :func:`ensemble_accuracy`.
     dialect : {"gomes", "norberg", "text"}
         ``gomes`` and ``text`` correlate the expected values; ``norberg`` correlates each draw and averages, draws
         that are constant left out. The latter is lower by construction.
     expected : array-like of shape (n_items,), optional
-        Expected value, where it is known without draws; default: the mean over draws. Not used by ``norberg``.
+        As in :func:`ensemble_accuracy`.
     tie_digits : int, optional
         Round expected values to so many digits before they are ranked; default: do not round. See Notes.
-
-    Returns
-    -------
-    float
-        In [-1, 1]; NaN when one side is constant.
 
     Notes
     -----
@@ -705,7 +630,7 @@ def ensemble_discrimination(
         return float("nan")
     if rules.per_draw:
         correlations = [_spearman(table[part], truth) for part in _slices(len(table), truth.size)]
-        return _mean_of_known(np.concatenate(correlations))
+        return mean_of_known(np.concatenate(correlations))
     values = _expected(table, known, expected)
     if tie_digits is not None:
         values = values.round(tie_digits)
@@ -740,21 +665,16 @@ def _spearman(rows: npt.NDArray[Any], truth: FloatArray) -> FloatArray:
 def ensemble_calibration(observed: npt.ArrayLike, drawn: npt.ArrayLike, dialect: str = "gomes") -> float:
     r"""How far the coverage of the central 50 % interval is from one half. Lower is better.
 
+    :math:`|c - 1/2|` in [0, 0.5], where c is the share of items inside the interval, both ends included; NaN
+    when no item is known.
+
     Parameters
     ----------
-    observed : array-like of shape (n_items,)
-        The truth; items that are NaN are left out.
-    drawn : array-like of shape (n_draws, n_items)
-        The same number in each draw.
+    observed, drawn
+        As in :func:`ensemble_accuracy`.
     dialect : {"gomes", "norberg", "text"}
         ``norberg`` takes the nearest order statistics (with 100 draws the 25th and the 75th), the others
         interpolate linearly.
-
-    Returns
-    -------
-    float
-        :math:`|c - 1/2|` in [0, 0.5], where c is the share of items inside the interval, both ends included; NaN
-        when no item is known.
 
     Notes
     -----
@@ -811,19 +731,14 @@ def _nearest_quantile(ordered: npt.NDArray[Any], share: float) -> npt.NDArray[An
 def ensemble_precision(observed: npt.ArrayLike, drawn: npt.ArrayLike, dialect: str = "gomes") -> float:
     """Mean standard deviation over draws. Lower is sharper; it means little without calibration.
 
+    0 or larger; NaN when no item is known, or when n - 1 is 0.
+
     Parameters
     ----------
-    observed : array-like of shape (n_items,)
-        Only tells which items count: those that are not NaN.
-    drawn : array-like of shape (n_draws, n_items)
-        The same number in each draw.
+    observed, drawn
+        As in :func:`ensemble_accuracy`; ``observed`` only tells which items count.
     dialect : {"gomes", "norberg", "text"}
         ``gomes`` divides the sum of squares by the number of draws n, the others by n - 1.
-
-    Returns
-    -------
-    float
-        0 or larger; NaN when no item is known, or when n - 1 is 0.
 
     Examples
     --------
@@ -921,10 +836,8 @@ def dissimilarity(
 
     Parameters
     ----------
-    labels : array-like of shape (n_sites, n_species)
-        0, 1, or NaN for a cell that was not observed.
-    draws : array-like of shape (n_draws, n_sites, n_species), or iterable of blocks
-        0/1 communities; see :func:`all_measures`.
+    labels, draws
+        As in :func:`richness`.
     pairs : array-like of shape (2, n_pairs)
         Site numbers.
     dialect : {"gomes", "norberg", "text"}
@@ -1155,21 +1068,16 @@ def richness_coverage(
 ) -> float:
     r"""Share of sites whose observed richness lies inside the central interval of the drawn richness.
 
+    In [0, 1]; to be compared with `level`. Sites without an observed species do not count.
+
     Parameters
     ----------
-    labels : array-like of shape (n_sites, n_species)
-        0, 1, or NaN for a cell that was not observed.
-    draws : array-like of shape (n_draws, n_sites, n_species), or iterable of blocks
-        0/1 communities; see :func:`all_measures`.
+    labels, draws
+        As in :func:`richness`.
     level : float
         Nominal coverage, between 0 and 1.
     ties : {"inclusive", "shared"}
         What becomes of draws that equal the observed richness, see Notes.
-
-    Returns
-    -------
-    float
-        In [0, 1]; to be compared with `level`. Sites without an observed species do not count.
 
     Notes
     -----

@@ -4,7 +4,8 @@ Shared conventions, stated once:
 
 * ``labels`` is an array of shape (n_samples, n_labels) of 0, 1 and NaN; NaN means *not observed*, and such a
   cell is left out of every count. A row or label without any observed cell is left out of every mean.
-* ``predictions`` is a bool or 0/1 array, ``probs`` a float array in [0, 1], both of the shape of ``labels``.
+* ``predictions`` is a bool or 0/1 array, ``probs`` a float array in [0, 1], both of the shape of ``labels``; these
+  three are what a function takes that says nothing else of its parameters.
 * A label is predicted when ``p >= threshold``, both as float64: the same stored numbers give the same
   predictions whatever their dtype, so a float32 0.7 (0.69999999) is below the threshold 0.7.
 * A value that does not exist (no label with two classes, no row left) is NaN, never a made-up number.
@@ -27,6 +28,7 @@ BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Empty = Literal["drop", "one", "zero"]
+Strategy = Literal["uniform", "quantile"]
 
 _EMPTY_ROW = {"drop": np.nan, "one": 1.0, "zero": 0.0}
 # Cells handled at a time by the one-pass curves: their codes (2 MB) stay in the processor's cache.
@@ -58,11 +60,6 @@ class LabelCells:
         Observed and 1.
     observed : ndarray of bool, shape (n_samples, n_labels)
         Not NaN.
-
-    Examples
-    --------
-    >>> check_labels([[1, 0], [np.nan, 1]]).observed.tolist()
-    [[True, True], [False, True]]
     """
 
     positive: BoolArray
@@ -217,7 +214,14 @@ def _f1(true_positives: Any, predicted: Any, actual: Any, undefined: float) -> F
     return np.where(total > 0, 2 * true_positives / np.maximum(total, 1), undefined)
 
 
-def _mean(values: npt.NDArray[np.floating[Any]]) -> float:
+def _f1_along(axis: int | None, cells: LabelCells, predicted: BoolArray, undefined: float) -> FloatArray:
+    """F1 of each row (axis 1) or label (axis 0), NaN without any observed cell; or of all cells together."""
+    hits = (cells.positive & predicted).sum(axis=axis)
+    values = _f1(hits, predicted.sum(axis=axis), cells.positive.sum(axis=axis), undefined)
+    return np.where(cells.observed.any(axis=axis), values, np.nan)
+
+
+def mean_of_known(values: npt.NDArray[np.floating[Any]]) -> float:
     """Mean of the values that exist; NaN when none does."""
     values = values[~np.isnan(values)]
     return float(values.mean()) if values.size else float("nan")
@@ -225,6 +229,8 @@ def _mean(values: npt.NDArray[np.floating[Any]]) -> float:
 
 def example_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike, empty: Empty = "drop") -> float:
     r"""Example-based F1 (ebF1): the F1 of each row, averaged over rows.
+
+    In [0, 1]; NaN when ``empty="drop"`` drops every row.
 
     Parameters
     ----------
@@ -234,11 +240,6 @@ def example_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike, empty: Empty =
         0/1 or bool.
     empty : {"drop", "one", "zero"}
         What a row with no true and no predicted label (0/0) counts as: nothing at all, 1, or 0.
-
-    Returns
-    -------
-    float
-        In [0, 1]; NaN when ``empty="drop"`` drops every row.
 
     Notes
     -----
@@ -254,25 +255,13 @@ def example_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike, empty: Empty =
     """
     undefined = _check_empty(empty)
     cells, predicted = _check_predictions(labels, predictions)
-    hits = (cells.positive & predicted).sum(axis=1)
-    per_row = _f1(hits, predicted.sum(axis=1), cells.positive.sum(axis=1), undefined)
-    return _mean(per_row[cells.observed.any(axis=1)])
+    return mean_of_known(_f1_along(1, cells, predicted, undefined))
 
 
 def micro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
     r"""Micro-averaged F1 (miF1): the F1 of all observed cells taken together.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    predictions : array-like of shape (n_samples, n_labels)
-        0/1 or bool.
-
-    Returns
-    -------
-    float
-        In [0, 1]; 0 when nothing is true and nothing predicted.
+    In [0, 1]; 0 when nothing is true and nothing predicted.
 
     Examples
     --------
@@ -282,25 +271,20 @@ def micro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
     0.5
     """
     cells, predicted = _check_predictions(labels, predictions)
-    return float(_f1((cells.positive & predicted).sum(), predicted.sum(), cells.positive.sum(), 0.0))
+    return float(_f1_along(None, cells, predicted, 0.0))
 
 
 def macro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike, zero_division: float = 0.0) -> float:
     r"""Macro-averaged F1 (maF1): the F1 of each label, averaged over labels.
 
+    In [0, 1]; NaN when no label is left. A label without any observed cell never counts.
+
     Parameters
     ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    predictions : array-like of shape (n_samples, n_labels)
-        0/1 or bool.
+    labels, predictions
+        As in :func:`example_f1`.
     zero_division : float
         What a label with no true and no predicted positive counts as; NaN leaves it out.
-
-    Returns
-    -------
-    float
-        In [0, 1]; NaN when no label is left. A label without any observed cell never counts.
 
     Examples
     --------
@@ -311,25 +295,13 @@ def macro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike, zero_division: f
     """
     _check_zero_division(zero_division)
     cells, predicted = _check_predictions(labels, predictions)
-    hits = (cells.positive & predicted).sum(axis=0)
-    per_label = _f1(hits, predicted.sum(axis=0), cells.positive.sum(axis=0), zero_division)
-    return _mean(per_label[cells.observed.any(axis=0)])
+    return mean_of_known(_f1_along(0, cells, predicted, zero_division))
 
 
 def hamming_accuracy(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
     """Hamming accuracy (HA): the share of observed cells predicted right.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    predictions : array-like of shape (n_samples, n_labels)
-        0/1 or bool.
-
-    Returns
-    -------
-    float
-        In [0, 1].
+    In [0, 1].
 
     Examples
     --------
@@ -344,17 +316,7 @@ def hamming_accuracy(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float
 def subset_accuracy(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
     """Subset accuracy: the share of rows whose observed cells are all predicted right.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed; rows without an observed cell do not count.
-    predictions : array-like of shape (n_samples, n_labels)
-        0/1 or bool.
-
-    Returns
-    -------
-    float
-        In [0, 1].
+    In [0, 1]; rows without an observed cell do not count.
 
     Examples
     --------
@@ -385,17 +347,14 @@ def _sorted_by_label(
 def label_auc(labels: npt.ArrayLike, probs: npt.ArrayLike) -> FloatArray:
     """Area under the ROC curve of each label; a tie counts one half.
 
+    NaN for a label whose observed cells are of one class.
+
     Parameters
     ----------
     labels : array-like of shape (n_samples, n_labels)
         0, 1, or NaN for a cell that was not observed.
     probs : array-like of shape (n_samples, n_labels)
         Probabilities.
-
-    Returns
-    -------
-    ndarray of shape (n_labels,)
-        NaN for a label whose observed cells are of one class.
 
     Examples
     --------
@@ -421,17 +380,7 @@ def label_auc(labels: npt.ArrayLike, probs: npt.ArrayLike) -> FloatArray:
 def median_auc(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     """Median over labels of the area under the ROC curve; labels of one class are skipped.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
-
-    Returns
-    -------
-    float
-        In [0, 1]; NaN when no label has both classes.
+    In [0, 1]; NaN when no label has both classes.
 
     Examples
     --------
@@ -446,40 +395,20 @@ def median_auc(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
 def mean_auc(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     """Mean over labels of the area under the ROC curve; labels of one class are skipped.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
-
-    Returns
-    -------
-    float
-        In [0, 1]; NaN when no label has both classes.
+    In [0, 1]; NaN when no label has both classes.
 
     Examples
     --------
     >>> mean_auc([[1, 0], [0, 1], [0, 1]], [[0.5, 0.1], [0.5, 0.2], [0.1, 0.3]])
     0.875
     """
-    return _mean(label_auc(labels, probs))
+    return mean_of_known(label_auc(labels, probs))
 
 
 def label_average_precision(labels: npt.ArrayLike, probs: npt.ArrayLike) -> FloatArray:
     """Average precision (area under the precision-recall curve, by steps) of each label.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
-
-    Returns
-    -------
-    ndarray of shape (n_labels,)
-        NaN for a label without positives, whose recall does not exist.
+    NaN for a label without positives, whose recall does not exist.
 
     Notes
     -----
@@ -506,44 +435,29 @@ def label_average_precision(labels: npt.ArrayLike, probs: npt.ArrayLike) -> Floa
 def mean_average_precision(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     """Mean over labels of the average precision (AUPR); labels without positives are skipped.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
-
-    Returns
-    -------
-    float
-        In [0, 1]; NaN when no label has a positive.
+    In [0, 1]; NaN when no label has a positive.
 
     Examples
     --------
     >>> round(mean_average_precision([[1, 0], [0, 0], [1, 0]], [[0.9, 0.1], [0.5, 0.1], [0.2, 0.1]]), 4)
     0.8333
     """
-    return _mean(label_average_precision(labels, probs))
+    return mean_of_known(label_average_precision(labels, probs))
 
 
 def precision_at_k(labels: npt.ArrayLike, probs: npt.ArrayLike, k: int) -> float:
     """Precision at k (P@k): hits among the k most probable labels of each row, divided by k.
 
+    In [0, 1]. Labels tied at the k-th place share the places left, so the value does not depend on the
+    order of the labels.
+
     Parameters
     ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed; only observed labels are ranked.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
+    labels, probs
+        As in :func:`label_auc`; only observed labels are ranked.
     k : int
         How many labels to take. The divisor is always k, also for rows with fewer than k true labels and
         when there are fewer than k labels at all.
-
-    Returns
-    -------
-    float
-        In [0, 1]. Labels tied at the k-th place share the places left, so the value does not depend on the
-        order of the labels.
 
     Examples
     --------
@@ -562,7 +476,7 @@ def precision_at_k(labels: npt.ArrayLike, probs: npt.ArrayLike, k: int) -> float
     places_left = n_places - above.sum(axis=1)
     hits = (above & cells.positive).sum(axis=1)
     hits_among_tied = (tied & cells.positive).sum(axis=1) * places_left / tied.sum(axis=1)
-    return _mean(((hits + hits_among_tied) / k)[cells.observed.any(axis=1)])
+    return mean_of_known(((hits + hits_among_tied) / k)[cells.observed.any(axis=1)])
 
 
 # Probability quality -----------------------------------------------------------------------------------
@@ -571,17 +485,7 @@ def precision_at_k(labels: npt.ArrayLike, probs: npt.ArrayLike, k: int) -> float
 def log_loss(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     """Binary cross-entropy, natural logarithm, mean over observed cells.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
-
-    Returns
-    -------
-    float
-        At least 0.
+    At least 0.
 
     Notes
     -----
@@ -602,10 +506,8 @@ def paired_log_loss(labels: npt.ArrayLike, probs: npt.ArrayLike, rival_probs: np
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1 or NaN.
-    probs, rival_probs : array-like of shape (n_samples, n_labels)
-        Probabilities of the two models.
+    labels, probs, rival_probs
+        As in :func:`label_auc`; probabilities of the two models.
 
     Returns
     -------
@@ -616,7 +518,6 @@ def paired_log_loss(labels: npt.ArrayLike, probs: npt.ArrayLike, rival_probs: np
 
     Examples
     --------
-    >>> import numpy as np
     >>> gap, half_width = paired_log_loss(np.ones((2, 1)), [[0.8], [0.5]], [[0.4], [0.5]])
     >>> round(gap, 4), round(half_width, 4)
     (-0.3466, 0.6793)
@@ -627,7 +528,7 @@ def paired_log_loss(labels: npt.ArrayLike, probs: npt.ArrayLike, rival_probs: np
     counts = cells.observed.sum(axis=1)
     gaps = (gap_of_cell * cells.observed).sum(axis=1)[counts > 0] / counts[counts > 0]
     spread = gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.nan
-    return _mean(gaps), float(1.959964 * spread)
+    return mean_of_known(gaps), float(1.959964 * spread)
 
 
 def _cell_log_loss(positive: BoolArray, probs: npt.NDArray[np.floating[Any]]) -> FloatArray:
@@ -640,17 +541,7 @@ def _cell_log_loss(positive: BoolArray, probs: npt.NDArray[np.floating[Any]]) ->
 def brier_score(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     """Brier score: squared difference of label and probability, mean over observed cells.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
-
-    Returns
-    -------
-    float
-        In [0, 1], smaller is better.
+    In [0, 1], smaller is better.
 
     Examples
     --------
@@ -672,11 +563,6 @@ class ReliabilityCurve:
         Mean probability and share of positives of each bin, in ascending order.
     count : ndarray of int, shape (n_filled_bins,)
         Observed cells in each bin.
-
-    Examples
-    --------
-    >>> reliability_curve([[0], [1]], [[0.25], [0.75]], n_bins=2).mean_predicted
-    array([0.25, 0.75])
     """
 
     mean_predicted: FloatArray
@@ -685,19 +571,14 @@ class ReliabilityCurve:
 
 
 def reliability_curve(
-    labels: npt.ArrayLike,
-    probs: npt.ArrayLike,
-    n_bins: int = 10,
-    strategy: Literal["uniform", "quantile"] = "uniform",
+    labels: npt.ArrayLike, probs: npt.ArrayLike, n_bins: int = 10, strategy: Strategy = "uniform"
 ) -> ReliabilityCurve:
     """Compare predicted probabilities with observed rates, over all observed cells.
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
+    labels, probs
+        As in :func:`label_auc`.
     n_bins : int
         Number of bins.
     strategy : {"uniform", "quantile"}
@@ -732,28 +613,16 @@ def reliability_curve(
 
 
 def calibration_error(
-    labels: npt.ArrayLike,
-    probs: npt.ArrayLike,
-    n_bins: int = 15,
-    strategy: Literal["uniform", "quantile"] = "uniform",
+    labels: npt.ArrayLike, probs: npt.ArrayLike, n_bins: int = 15, strategy: Strategy = "uniform"
 ) -> float:
     """Find the expected calibration error (ECE): the mean gap between probability and observed rate.
 
+    In [0, 1], smaller is better; gaps are weighted by the cells in each bin.
+
     Parameters
     ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
-    n_bins : int
-        Number of bins.
-    strategy : {"uniform", "quantile"}
-        Bins of equal width, or of (nearly) equal numbers of cells.
-
-    Returns
-    -------
-    float
-        In [0, 1], smaller is better; gaps are weighted by the cells in each bin.
+    labels, probs, n_bins, strategy
+        As in :func:`reliability_curve`.
 
     Examples
     --------
@@ -771,13 +640,7 @@ def calibration_error(
 
 
 class Score(NamedTuple):
-    """A value and the threshold it was reached at (None for measures of probabilities).
-
-    Examples
-    --------
-    >>> Score(0.5, None).value
-    0.5
-    """
+    """A value and the threshold it was reached at (None for measures of probabilities)."""
 
     value: float
     threshold: float | None
@@ -799,11 +662,6 @@ class ThresholdCurves:
         Hits and predicted cells of each label, observed cells only.
     label_positives, label_observed : ndarray of int, shape (n_labels,)
         True and observed cells of each label.
-
-    Examples
-    --------
-    >>> threshold_curves([[1, 0]], [[0.8, 0.3]], [0.2, 0.5, 0.9]).hamming_accuracy
-    array([0.5, 1. , 0.5])
     """
 
     thresholds: FloatArray
@@ -897,10 +755,8 @@ def threshold_curves(
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities; a label is predicted where ``p >= threshold``, compared as float64.
+    labels, probs
+        As in :func:`label_auc`; a label is predicted where ``p >= threshold``, compared as float64.
     thresholds : array-like of shape (n_thresholds,)
         Ascending numbers in [0, 1].
     empty : {"drop", "one", "zero"}
@@ -961,7 +817,7 @@ def threshold_curves(
         thresholds=grid,
         example_f1=np.where(n_counted > 0, row_f1_sum / np.maximum(n_counted, 1), np.nan),
         micro_f1=_f1(hits.sum(axis=1), predicted.sum(axis=1), positives.sum(), 0.0),
-        macro_f1=np.array([_mean(values) for values in label_f1]),
+        macro_f1=np.array([mean_of_known(values) for values in label_f1]),
         hamming_accuracy=(observed.sum() - n_wrong) / observed.sum(),
         subset_accuracy=n_exact / n_seen,
         label_f1=label_f1,
@@ -1001,11 +857,6 @@ class Metric:
         What it is given.
     greater_is_better : bool
         False for losses and errors.
-
-    Examples
-    --------
-    >>> METRICS["macro_f1"].title, METRICS["log_loss"].greater_is_better
-    ('maF1', False)
     """
 
     name: str
@@ -1080,10 +931,8 @@ def score(labels: npt.ArrayLike, probs: npt.ArrayLike, metric: str, thresholds: 
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
+    labels, probs
+        As in :func:`label_auc`.
     metric : str
         A key of :data:`METRICS`.
     thresholds : array-like of shape (n_thresholds,)

@@ -1,8 +1,8 @@
-"""Labels that are known: how they move the latent of a row away from what its features alone say.
+"""Given labels: how they move the latent of a row away from what its features alone say.
 
 The label branch of the paper encodes all labels of a row. Here it encodes any part of them, beside the features: what
-counts of a known label is how surprising it is, ``y - p``, so a label that the features had foretold moves nothing.
-With nothing known the latent is exactly that of the feature branch; the KL term keeps the two close otherwise.
+counts of a given label is how surprising it is, ``y - p``, so a label that the features had foretold moves nothing.
+With nothing given the latent is exactly that of the feature branch; the KL term keeps the two close otherwise.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,13 @@ from hotvae.net.encoders import LOG_VARIANCE_RANGE
 from hotvae.net.latent import Gaussian, token_mean
 from hotvae.types import Labels, Logits, Pooled, Probs
 
+# Share of the units of the given labels' encoder that are dropped while training.
+_DROPOUT = 0.1
+
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the known labels of a batch of rows say: by how much they move what the features say.
+    """What the given labels of a batch of rows say: by how much they move what the features say.
 
     Attributes
     ----------
@@ -33,12 +36,12 @@ class Evidence:
     logits: Logits
 
     def move(self, feature: Gaussian) -> Gaussian:
-        """Return q(z|x, known labels) from q(z|x)."""
+        """Return q(z|x, given labels) from q(z|x)."""
         log_variance = feature.log_variance + self.log_variance.unsqueeze(1)
         return Gaussian(feature.mean + self.mean.unsqueeze(1), log_variance.clamp(*LOG_VARIANCE_RANGE), feature.mask)
 
 
-class KnownEncoder(nn.Module):
+class GivenEncoder(nn.Module):
     r"""Encoder of the label branch that reads any part of the labels.
 
     Parameters
@@ -46,11 +49,11 @@ class KnownEncoder(nn.Module):
     n_labels : int
         Labels.
     config : NetConfig
-        Latent width, ``label_encoder_widths`` and dropout.
+        Latent width and ``label_encoder_widths``.
 
     Notes
     -----
-    With :math:`m` the mask of known labels, :math:`p` the probabilities from the features and
+    With :math:`m` the mask of given labels, :math:`p` the probabilities from the features and
     :math:`h` a perceptron,
 
     .. math:: \mu_{xy} = \mu_x + W\,\big(h(m (y - p), m, p) \odot (1 + \tanh G \mu_x)\big),
@@ -62,9 +65,9 @@ class KnownEncoder(nn.Module):
     --------
     >>> import torch
     >>> feature = Gaussian(torch.ones(1, 1, 8), torch.zeros(1, 1, 8))
-    >>> known = KnownEncoder(3, NetConfig(dim=8, n_heads=2))
-    >>> unknown = torch.full((1, 3), float("nan"))
-    >>> torch.equal(known(feature, torch.full((1, 3), 0.5), unknown).move(feature).mean, feature.mean)
+    >>> encoder = GivenEncoder(3, NetConfig(dim=8, n_heads=2))
+    >>> nothing = torch.full((1, 3), float("nan"))
+    >>> torch.equal(encoder(feature, torch.full((1, 3), 0.5), nothing).move(feature).mean, feature.mean)
     True
     """
 
@@ -73,7 +76,7 @@ class KnownEncoder(nn.Module):
         layers: list[nn.Module] = []
         width = 3 * n_labels
         for out in config.label_encoder_widths:
-            layers += [nn.Linear(width, out), nn.ReLU(), nn.Dropout(config.known_dropout)]
+            layers += [nn.Linear(width, out), nn.ReLU(), nn.Dropout(_DROPOUT)]
             width = out
         self.hidden = nn.Sequential(*layers)
         self.gate = nn.Linear(config.latent_width, width)
@@ -84,8 +87,8 @@ class KnownEncoder(nn.Module):
         if self.direct is not None:
             nn.init.zeros_(self.direct.weight)
 
-    def forward(self, feature: Gaussian, probs: Probs, labels: Labels) -> Evidence:
-        """Say how far what is known moves the feature Gaussian.
+    def forward(self, feature: Gaussian, probs: Probs, given: Labels) -> Evidence:
+        """Say how far what is given moves the feature Gaussian.
 
         Parameters
         ----------
@@ -93,25 +96,25 @@ class KnownEncoder(nn.Module):
             q(z|x).
         probs : Tensor of shape (batch, label)
             What the features alone say.
-        labels : Tensor of shape (batch, label)
-            1 and 0 for known labels, NaN for unknown ones.
+        given : Tensor of shape (batch, label)
+            1 and 0 for given labels, NaN for all others.
 
         Returns
         -------
         Evidence
         """
-        known = (~torch.isnan(labels)).to(probs.dtype)
-        surprise = torch.nan_to_num(labels - probs, nan=0.0)
-        hidden: Tensor = self.hidden(torch.cat([surprise, known, probs], dim=-1))
+        is_given = (~torch.isnan(given)).to(probs.dtype)
+        surprise = torch.nan_to_num(given - probs, nan=0.0)
+        hidden: Tensor = self.hidden(torch.cat([surprise, is_given, probs], dim=-1))
         hidden = hidden * (1 + torch.tanh(self.gate(token_mean(feature.mean, feature.mask))))
-        # Where nothing is known, nothing may move: probs alone would still reach the hidden units.
-        hidden = hidden * (known.sum(dim=-1, keepdim=True) > 0)
+        # Where nothing is given, nothing may move: probs alone would still reach the hidden units.
+        hidden = hidden * (is_given.sum(dim=-1, keepdim=True) > 0)
         logits = torch.zeros_like(probs) if self.direct is None else self.direct(hidden)
         return Evidence(self.mean(hidden), self.log_variance(hidden), logits)
 
 
-def hide_some(labels: Labels) -> tuple[Labels, Labels]:
-    """Split the labels of each row at random into known and asked; the share of known ones is uniform per row.
+def split_labels(labels: Labels) -> tuple[Labels, Labels]:
+    """Split the labels of each row at random into given ones and targets; the share given is uniform per row.
 
     Parameters
     ----------
@@ -120,17 +123,10 @@ def hide_some(labels: Labels) -> tuple[Labels, Labels]:
 
     Returns
     -------
-    known, asked : Tensor of shape (batch, label)
+    given, target : Tensor of shape (batch, label)
         Every observed label is in one of them, NaN in the other.
-
-    Examples
-    --------
-    >>> import torch
-    >>> known, asked = hide_some(torch.ones(5, 4))
-    >>> bool((torch.isnan(known) ^ torch.isnan(asked)).all())
-    True
     """
     share = torch.rand(len(labels), 1, dtype=labels.dtype, device=labels.device)
-    is_known = torch.rand_like(labels) < share
+    is_given = torch.rand_like(labels) < share
     gap = torch.full_like(labels, float("nan"))
-    return torch.where(is_known, labels, gap), torch.where(is_known, gap, labels)
+    return torch.where(is_given, labels, gap), torch.where(is_given, gap, labels)

@@ -1,6 +1,7 @@
 """The shared decoder: labels are nodes of a graph, n rounds of messages, a read-out after each (Eq. 7-14)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,11 +10,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from hotvae.config import NetConfig
-from hotvae.errors import ConfigError
 from hotvae.net.attention import DecoderLayer, Neighbours
-from hotvae.net.cpu.attention import Core, Spare
-from hotvae.net.cpu.layer import BlockLayer, covers, rows_at_a_time
-from hotvae.net.cpu.sparse import make_core
+from hotvae.net.cpu import CPULayers, rows_at_a_time
 from hotvae.net.latent import token_mean
 from hotvae.types import GraphMask, LayerLogits, Logits, States, TokenMask, Tokens
 
@@ -41,12 +39,6 @@ def readout(states: States, weight: Float[Tensor, "label dim"], bias: Float[Tens
     .. math:: \mathrm{logit}_i = w_i \cdot u_i + b_i
 
     A product of row and state for each label; the label-by-label product whose diagonal this is never exists.
-
-    Examples
-    --------
-    >>> import torch
-    >>> readout(torch.tensor([[[1.0, 2.0]]]), torch.tensor([[3.0, 4.0]]), torch.tensor([0.5]))
-    tensor([[11.5000]])
     """
     # Not einsum, which makes a batched product of one column out of it, and copies.
     return (states * weight).sum(-1) + bias
@@ -91,26 +83,17 @@ class Decoder(nn.Module):
         initial_logits: Float[Tensor, " label"] | None = None,
     ) -> None:
         super().__init__()
-        if graph is not None and config.label_groups:
-            raise ConfigError(
-                f"label_groups must be 0 with a label graph; got {config.label_groups}. Groups hear all labels: "
-                "leave out the graph, or the groups."
-            )
-        self.n_layers = config.n_layers
         self.checkpointing = config.checkpointing
         self.messages_on = True
         self.embedding = nn.Parameter(torch.randn(n_labels, config.dim))
-        # Paper note P10: every layer has weights of its own, unless they are shared.
-        n_distinct = 1 if config.share_layers else config.n_layers
-        self.layers = nn.ModuleList(DecoderLayer(config, single_token) for _ in range(n_distinct))
-        self.last_norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
+        # Paper note P10: every layer has weights of its own.
+        self.layers = nn.ModuleList(DecoderLayer(config, single_token) for _ in range(config.n_layers))
         # A read-out near zero starts from the prevalences (and the direct path), not from noise.
         self.weight = nn.Parameter(torch.randn(n_labels, config.dim) * 0.1 / config.dim**0.5)
         self.bias = nn.Parameter(torch.zeros(n_labels) if initial_logits is None else initial_logits.clone())
         self.direct = nn.Linear(config.latent_width, n_labels, bias=False) if config.direct_path else None
         self.register_buffer("graph", graph)
-        self._spare = Spare()
-        self._known: tuple[Tensor | None, int | None, Core] | None = None
+        self._cpu = CPULayers()
 
     def forward(self, tokens: Tokens, token_mask: TokenMask | None = None) -> LayerLogits:
         """Decode latent tokens into the logits after every layer; the last is the prediction.
@@ -120,7 +103,7 @@ class Decoder(nn.Module):
         first_guess = 0.0 if self.direct is None else self.direct(token_mean(tokens, token_mask))
         if self.direct is not None and (not self.messages_on or self._is_silent()):
             return (self.bias + first_guess).unsqueeze(0)
-        layers = self._layers(tokens)
+        layers = self._rounds(tokens)
         n_rows = len(tokens)
         if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
             n_rows = rows_at_a_time(n_rows, *self.embedding.shape)
@@ -139,31 +122,16 @@ class Decoder(nn.Module):
         """Say whether messages add exactly nothing, as after direct epochs: then a prediction need not pass them."""
         return not self.training and not torch.compiler.is_compiling() and not bool(self.weight.any())
 
-    def _layers(self, tokens: Tokens) -> list[Round]:
+    def _rounds(self, tokens: Tokens) -> list[Round]:
         """Every round of messages: written out by hand where that is possible, the modules themselves elsewhere."""
         layers: Any = self.layers
-        if self.by_hand and covers(layers[0], tokens):
-            rounds: list[Round] = [BlockLayer(layer, self._core(), self._spare) for layer in layers]
-        else:
-            rounds = [_with_graph(layer, self.graph) for layer in layers]
-        return [rounds[number % len(rounds)] for number in range(self.n_layers)]
-
-    def _core(self) -> Core:
-        """Who listens to whom, brought into form once: a graph is loaded, or written to, but rarely."""
-        graph = self.graph
-        version = None if graph is None or graph.is_inference() else graph._version
-        if self._known is None or self._known[0] is not graph or self._known[1] != version:
-            self._known = (graph, version, make_core(graph, len(self.embedding)))
-        return self._known[2]
+        rounds = self._cpu.rounds(layers, self.graph, len(self.embedding), tokens) if self.by_hand else None
+        return rounds or [partial(layer, graph=self.graph) for layer in layers]
 
     def _decode(self, layers: list[Round], tokens: Tokens, token_mask: TokenMask | None) -> LayerLogits:
         states = self.embedding.unsqueeze(0)
         logits = []
         for layer in layers:
             states = layer(states, tokens, token_mask)
-            logits.append(readout(self.last_norm(states), self.weight, self.bias))
+            logits.append(readout(states, self.weight, self.bias))
         return torch.stack(logits)
-
-
-def _with_graph(layer: Round, graph: Tensor | None) -> Round:
-    return lambda states, tokens, token_mask: layer(states, tokens, token_mask, graph)

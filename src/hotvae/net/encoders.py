@@ -10,16 +10,14 @@ tokens filled up with 0, through :class:`TokenEncoder`.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import get_args
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from hotvae.config import EncoderKind, NetConfig
-from hotvae.errors import ConfigError, listed
-from hotvae.net.attention import Residual, attend
+from hotvae.config import NetConfig, RowKind
+from hotvae.errors import ConfigError
+from hotvae.net.attention import Residual, attend, feedforward
 from hotvae.net.latent import Gaussian
 from hotvae.types import Features, Labels, TokenNumbers, Tokens
 
@@ -36,13 +34,6 @@ class GaussianHead(nn.Module):
         Hidden width and latent width.
     initial_log_variance : float
         Bias of the log-variance: a small start keeps early samples informative.
-
-    Examples
-    --------
-    >>> import torch
-    >>> head = GaussianHead(8, 3, initial_log_variance=-4.0)
-    >>> head(torch.zeros(2, 1, 8)).mean.shape
-    torch.Size([2, 1, 3])
     """
 
     def __init__(self, in_dim: int, dim: int, initial_log_variance: float) -> None:
@@ -57,91 +48,8 @@ class GaussianHead(nn.Module):
         return Gaussian(self.mean(hidden), self.log_variance(hidden).clamp(*LOG_VARIANCE_RANGE))
 
 
-class PeriodicEmbedding(nn.Module):
-    r"""Learned waves of each numeric column, beside its value: a perceptron bends sharply only where it is shown how.
-
-    Parameters
-    ----------
-    n_features, n_numeric : int
-        Columns of the table, and how many of them, the first ones, are numbers.
-    n_frequencies : int
-        Waves of each column.
-    dim : int
-        Units of each column that mix its waves.
-    scale : float
-        Spread of the frequencies at the start, in waves per unit. Large ones fit noise.
-
-    Notes
-    -----
-    With frequencies :math:`c_{jk}` of column *j*, drawn from :math:`N(0, scale)` and then learned,
-
-    .. math:: x_j \to \big(x_j,\ \mathrm{ReLU}(W_j [\sin 2\pi c_{jk} x_j, \cos 2\pi c_{jk} x_j]_k + b_j)\big)
-
-    Examples
-    --------
-    >>> import torch
-    >>> PeriodicEmbedding(3, 2, n_frequencies=8, dim=4, scale=0.2)(torch.zeros(5, 3)).shape
-    torch.Size([5, 11])
-    """
-
-    def __init__(self, n_features: int, n_numeric: int, n_frequencies: int, dim: int, scale: float) -> None:
-        super().__init__()
-        self.n_numeric = n_numeric
-        self.out_dim = n_features + n_numeric * dim
-        self.frequency = nn.Parameter(torch.randn(n_numeric, n_frequencies) * scale)
-        bound = (2 * n_frequencies) ** -0.5  # as nn.Linear starts
-        self.weight = nn.Parameter(torch.empty(n_numeric, 2 * n_frequencies, dim).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(n_numeric, dim).uniform_(-bound, bound))
-
-    def forward(self, x: Features) -> Float[Tensor, "batch hidden"]:
-        """Append the units of all numeric columns to the row."""
-        angle = 2 * torch.pi * self.frequency * x[:, : self.n_numeric].unsqueeze(-1)
-        waves = torch.cat([angle.sin(), angle.cos()], dim=-1)
-        units = torch.relu(torch.einsum("bnk,nkd->bnd", waves, self.weight) + self.bias)
-        return torch.cat([x, units.flatten(1)], dim=1)
-
-
-class MemberLinear(nn.Module):
-    r"""One linear map whose inputs and outputs each member of an ensemble scales in its own way.
-
-    Parameters
-    ----------
-    in_dim, out_dim : int
-        Widths.
-    n_members : int
-        Members.
-    apart : bool
-        Whether members see their inputs with random signs, which sets them apart; else they start equal.
-
-    Notes
-    -----
-    Member *m* computes :math:`s_m \odot W (r_m \odot x) + b_m` with one :math:`W` for all: an ensemble for the
-    price of a few vectors (as in BatchEnsemble and TabM).
-
-    Examples
-    --------
-    >>> import torch
-    >>> MemberLinear(4, 3, n_members=2, apart=True)(torch.ones(5, 2, 4)).shape
-    torch.Size([5, 2, 3])
-    """
-
-    def __init__(self, in_dim: int, out_dim: int, n_members: int, apart: bool) -> None:
-        super().__init__()
-        self.shared = nn.Linear(in_dim, out_dim, bias=False)
-        signs = torch.randint(0, 2, (n_members, in_dim)) * 2.0 - 1
-        self.scale_in = nn.Parameter(signs if apart else torch.ones(n_members, in_dim))
-        self.scale_out = nn.Parameter(torch.ones(n_members, out_dim))
-        bound = max(in_dim, 1) ** -0.5
-        self.bias = nn.Parameter(torch.empty(n_members, out_dim).uniform_(-bound, bound))
-
-    def forward(self, x: Float[Tensor, "batch member hidden"]) -> Float[Tensor, "batch member _"]:
-        """Map the inputs of each member."""
-        answer: Tensor = self.shared(x * self.scale_in) * self.scale_out + self.bias
-        return answer
-
-
 class MLPEncoder(nn.Module):
-    """Multi-layer perceptron for real vectors: one token per row, or per row and member of an ensemble.
+    """Multi-layer perceptron for real vectors: one token per row.
 
     Parameters
     ----------
@@ -155,11 +63,6 @@ class MLPEncoder(nn.Module):
         Share of units dropped after each hidden layer.
     initial_log_variance : float
         See :class:`GaussianHead`.
-    embedding : PeriodicEmbedding, optional
-        What numeric columns go through first.
-    n_members : int
-        Members of the ensemble (see :class:`MemberLinear`). Above 1 every row comes out ``n_members`` times, its
-        members one after the other: each is a row of its own to the decoder and the loss (:func:`member_mean`).
 
     Examples
     --------
@@ -177,31 +80,18 @@ class MLPEncoder(nn.Module):
         dim: int,
         dropout: float = 0.0,
         initial_log_variance: float = -4.0,
-        embedding: PeriodicEmbedding | None = None,
-        n_members: int = 1,
     ) -> None:
         super().__init__()
-        self.embedding = embedding
-        self.n_members = n_members
-        in_dim = in_dim if embedding is None else embedding.out_dim
         layers: list[nn.Module] = []
         for width in widths:
-            first = not layers
-            map_ = nn.Linear(in_dim, width) if n_members == 1 else MemberLinear(in_dim, width, n_members, apart=first)
-            layers += [map_, nn.ReLU(), nn.Dropout(dropout)]
+            layers += [nn.Linear(in_dim, width), nn.ReLU(), nn.Dropout(dropout)]
             in_dim = width
         self.hidden = nn.Sequential(*layers)
         self.head = GaussianHead(in_dim, dim, initial_log_variance)
 
     def forward(self, x: Features) -> Gaussian:
         """Encode rows."""
-        seen = x if self.embedding is None else self.embedding(x)
-        if self.n_members > 1:
-            # (batch, hidden) -> (batch, member, hidden) -> (batch * member, hidden)
-            hidden = self.hidden(seen.unsqueeze(1).expand(-1, self.n_members, -1)).flatten(0, 1)
-        else:
-            hidden = self.hidden(seen)
-        answer: Gaussian = self.head(hidden.unsqueeze(1))
+        answer: Gaussian = self.head(self.hidden(x).unsqueeze(1))
         return answer
 
 
@@ -211,34 +101,23 @@ class TokenLayer(nn.Module):
     Parameters
     ----------
     config : NetConfig
-        Width, heads, dropout and kind of norm.
-
-    Examples
-    --------
-    >>> import torch
-    >>> TokenLayer(NetConfig(dim=8, n_heads=2))(torch.zeros(2, 5, 8), torch.ones(2, 1, 5, dtype=torch.bool)).shape
-    torch.Size([2, 5, 8])
+        Width, heads and dropout.
     """
 
     def __init__(self, config: NetConfig) -> None:
         super().__init__()
         self.n_heads = config.n_heads
-        self.attention_dropout = config.attention_dropout
         self.query_key_value = nn.Linear(config.dim, 3 * config.dim)
         self.merge = nn.Linear(config.dim, config.dim)
-        self.feedforward = nn.Sequential(
-            nn.Linear(config.dim, config.feedforward_dim), nn.ReLU(), nn.Linear(config.feedforward_dim, config.dim)
-        )
-        of_encoder = replace(config, decoder_dropout=config.encoder_dropout)
-        self.residuals = nn.ModuleList(Residual(of_encoder) for _ in range(2))
+        self.feedforward = feedforward(config.dim)
+        self.residuals = nn.ModuleList(Residual(config.dim, config.encoder_dropout) for _ in range(2))
 
     def forward(self, states: Tokens, listens: Bool[Tensor, "batch #token sender"]) -> Tokens:
         """Pass messages; ``listens`` says which tokens each token hears, padding never among them."""
 
         def collect(current: Tensor) -> Tensor:
             query, key, value = self.query_key_value(current).chunk(3, dim=-1)
-            dropout = self.attention_dropout if self.training else 0.0
-            answer: Tensor = self.merge(attend(query, key, value, self.n_heads, listens.unsqueeze(1), dropout))
+            answer: Tensor = self.merge(attend(query, key, value, self.n_heads, listens.unsqueeze(1)))
             return answer
 
         to_tokens, digest = self.residuals
@@ -279,7 +158,6 @@ class TokenEncoder(nn.Module):
         self.embedding = nn.Embedding(n_kinds, config.dim, padding_idx=0)
         self.dropout = nn.Dropout(config.encoder_dropout)
         self.layers = nn.ModuleList(TokenLayer(config) for _ in range(config.encoder_layers))
-        self.last_norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
         self.head = GaussianHead(config.dim, config.latent_width, config.initial_log_variance)
 
     def forward(self, tokens: TokenNumbers) -> Gaussian:
@@ -293,7 +171,7 @@ class TokenEncoder(nn.Module):
         states = self.dropout(states)
         for layer in self.layers:
             states = layer(states, listens)
-        answer = self.head(self.last_norm(states))
+        answer = self.head(states)
         return Gaussian(answer.mean, answer.log_variance, mask)
 
 
@@ -328,15 +206,7 @@ class LabelTokens(nn.Module):
 
 
 def places(n_tokens: int, dim: int, like: Tensor) -> Float[Tensor, "token dim"]:
-    """Vectors that tell the places of tokens: waves of lengths from 2π to 20,000π.
-
-    Examples
-    --------
-    >>> import torch
-    >>> places(2, 4, like=torch.zeros(1)).round(decimals=3)
-    tensor([[0.0000, 0.0000, 1.0000, 1.0000],
-            [0.8410, 0.0100, 0.5400, 1.0000]])
-    """
+    """Vectors that tell the places of tokens: waves of lengths from 2π to 20,000π."""
     place = torch.arange(n_tokens, dtype=like.dtype, device=like.device).unsqueeze(1)
     n_waves = (dim + 1) // 2
     speed = 10_000.0 ** (-torch.arange(n_waves, dtype=like.dtype, device=like.device) / n_waves)
@@ -344,16 +214,7 @@ def places(n_tokens: int, dim: int, like: Tensor) -> Float[Tensor, "token dim"]:
 
 
 def edges(neighbours: TokenNumbers) -> Bool[Tensor, "batch token sender"]:
-    """Who hears whom: each token its neighbours, whose places are counted from 1, and itself.
-
-    Examples
-    --------
-    >>> import torch
-    >>> edges(torch.tensor([[[2, 0], [1, 0], [0, 0]]])).int()
-    tensor([[[1, 1, 0],
-             [1, 1, 0],
-             [0, 0, 1]]], dtype=torch.int32)
-    """
+    """Who hears whom: each token its neighbours, whose places are counted from 1, and itself."""
     n_rows, n_tokens, _ = neighbours.shape
     heard = torch.zeros(n_rows, n_tokens, n_tokens + 1, dtype=torch.bool, device=neighbours.device)
     heard.scatter_(2, neighbours.long(), True)  # place 0 collects what is no neighbour
@@ -361,15 +222,7 @@ def edges(neighbours: TokenNumbers) -> Bool[Tensor, "batch token sender"]:
 
 
 def positive_tokens(coded: Labels) -> TokenNumbers:
-    """Numbers of the positive labels of each row, label ``i`` being ``i + 2``; 1 stands where there is none.
-
-    Examples
-    --------
-    >>> import torch
-    >>> positive_tokens(torch.tensor([[1.0, -1.0, 1.0], [0.0, -1.0, -1.0]]))
-    tensor([[2, 4],
-            [1, 0]])
-    """
+    """Numbers of the positive labels of each row, label ``i`` being ``i + 2``; 1 stands where there is none."""
     positive = coded > 0
     rows, labels = positive.nonzero(as_tuple=True)
     count = positive.sum(dim=1)
@@ -379,113 +232,42 @@ def positive_tokens(coded: Labels) -> TokenNumbers:
     return tokens
 
 
-def make_encoder(kind: str, n_inputs: int, config: NetConfig, n_numeric: int | None = None) -> nn.Module:
-    """Make the feature encoder of a kind of input.
+def make_encoder(gives: RowKind, n_inputs: int, config: NetConfig) -> nn.Module:
+    """Make the feature encoder for what the features of a row have become.
 
     Parameters
     ----------
-    kind : {"mlp", "set", "text", "bag", "smiles", "elements"}
-        What rows are.
+    gives : {"numbers", "tokens", "ordered tokens"}
+        What a transformer of :mod:`hotvae.features` gives.
     n_inputs : int
         Columns, or token numbers in use.
     config : NetConfig
         Shape of the network.
-    n_numeric : int, optional
-        Columns, the first ones, that are numbers; by default all of them.
 
     Returns
     -------
     nn.Module
-
-    Examples
-    --------
-    >>> type(make_encoder("text", 100, NetConfig())).__name__
-    'TokenEncoder'
     """
-    if kind not in get_args(EncoderKind):
-        raise ConfigError(
-            f"encoder must be {listed(get_args(EncoderKind), 9)} or an nn.Module; got {kind!r}. See docs/encoders.md."
-        )
-    if kind in ("set", "text", "smiles"):
-        if config.n_members > 1:
-            raise ConfigError(
-                f"n_members must be 1 for encoder {kind!r}; got {config.n_members}. Only perceptrons have members."
-            )
-        return TokenEncoder(n_inputs, config, ordered=kind != "set")
-    embedding = None
-    if config.numeric_embedding_dim and kind == "mlp":
-        n_columns = n_inputs if n_numeric is None else n_numeric
-        embedding = PeriodicEmbedding(
-            n_inputs, n_columns, config.numeric_frequencies, config.numeric_embedding_dim, config.frequency_scale
-        )
-    return MLPEncoder(
-        n_inputs,
-        config.encoder_widths,
-        config.latent_width,
-        config.encoder_dropout,
-        config.initial_log_variance,
-        embedding,
-        config.n_members,
-    )
+    if gives == "numbers":
+        return make_mlp_encoder(n_inputs, config.encoder_widths, config)
+    return TokenEncoder(n_inputs, config, ordered=gives == "ordered tokens")
 
 
 def make_label_encoder(n_labels: int, config: NetConfig) -> nn.Module:
-    """Make the label encoder.
-
-    Examples
-    --------
-    >>> type(make_label_encoder(5, NetConfig(label_encoder="tokens"))).__name__
-    'LabelTokens'
-    """
+    """Make the label encoder."""
     if config.label_encoder == "tokens":
         return LabelTokens(n_labels, config)
     return make_mlp_encoder(n_labels, config.label_encoder_widths, config)
 
 
 def make_mlp_encoder(in_dim: int, widths: Sequence[int], config: NetConfig) -> MLPEncoder:
-    """Make a plain perceptron for either branch.
-
-    Examples
-    --------
-    >>> make_mlp_encoder(5, (16,), NetConfig(dim=8, n_heads=2)).n_tokens
-    1
-    """
+    """Make a plain perceptron for either branch."""
     return MLPEncoder(in_dim, widths, config.latent_width, config.encoder_dropout, config.initial_log_variance)
 
 
 def code_labels(labels: Labels) -> Labels:
-    """Present +1, absent -1, not observed 0: what the label encoder reads.
-
-    Examples
-    --------
-    >>> import torch
-    >>> code_labels(torch.tensor([[1.0, 0.0, float("nan")]]))
-    tensor([[ 1., -1.,  0.]])
-    """
+    """Present +1, absent -1, not observed 0: what the label encoder reads."""
     return torch.nan_to_num(2 * labels - 1, nan=0.0)
-
-
-def member_mean(values: Float[Tensor, "rows *rest"], n_members: int) -> Float[Tensor, "batch *rest"]:
-    """Average what the members of an ensemble say of each row.
-
-    Parameters
-    ----------
-    values : Tensor of shape (batch * member, ...)
-        Members of a row one after the other.
-    n_members : int
-        Members; 1 leaves the values as they are.
-
-    Returns
-    -------
-    Tensor of shape (batch, ...)
-
-    Examples
-    --------
-    >>> import torch
-    >>> member_mean(torch.tensor([1.0, 3.0, 5.0, 5.0]), 2)
-    tensor([2., 5.])
-    """
-    return values if n_members == 1 else values.unflatten(0, (-1, n_members)).mean(dim=1)
 
 
 def encode(encoder: nn.Module, inputs: Tensor) -> Gaussian:

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from hotvae.config import Pooling
 from hotvae.types import PerSample, Pooled, TokenMask, Tokens
 
 
@@ -52,70 +51,40 @@ def sample(
     Returns
     -------
     Tensor of shape (..., batch, token, latent)
-
-    Examples
-    --------
-    >>> import torch
-    >>> one = Gaussian(torch.ones(1, 1, 1), torch.full((1, 1, 1), 4.0).log())
-    >>> sample(one, torch.tensor([[[-1.0]]])).item()
-    -1.0
     """
     return gaussian.mean + noise * torch.exp(0.5 * gaussian.log_variance)
 
 
 def token_mean(values: Tokens, mask: TokenMask | None) -> Pooled:
-    """Average over the real tokens of each row.
-
-    Examples
-    --------
-    >>> import torch
-    >>> token_mean(torch.tensor([[[1.0], [9.0]]]), torch.tensor([[True, False]]))
-    tensor([[1.]])
-    """
+    """Average over the real tokens of each row."""
     if mask is None:
         return values.mean(dim=1)
     weight = mask.to(values.dtype).unsqueeze(-1)
     return (values * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
 
 
-def pool(gaussian: Gaussian, pooling: Pooling = "mean") -> tuple[Pooled, Pooled]:
-    """Compress the tokens of each row to one Gaussian.
+def pool(gaussian: Gaussian) -> tuple[Pooled, Pooled]:
+    """Compress the tokens of each row to one Gaussian: means and variances are averaged, as printed (paper note P5).
 
     Parameters
     ----------
     gaussian : Gaussian
         One Gaussian per token.
-    pooling : {"mean", "moment"}
-        ``"mean"`` averages means and variances as printed; ``"moment"`` adds the spread of the means, which
-        gives the variance of the mixture (paper note P5).
 
     Returns
     -------
     mean, variance : Tensor of shape (batch, dim)
-
-    Examples
-    --------
-    >>> import torch
-    >>> two = Gaussian(torch.tensor([[[0.0], [2.0]]]), torch.zeros(1, 2, 1))
-    >>> [part.item() for part in pool(two)], [part.item() for part in pool(two, "moment")]
-    ([1.0, 1.0], [1.0, 2.0])
     """
-    mean = token_mean(gaussian.mean, gaussian.mask)
-    variance = token_mean(gaussian.log_variance.exp(), gaussian.mask)
-    if pooling == "moment":
-        variance = variance + token_mean((gaussian.mean - mean.unsqueeze(1)) ** 2, gaussian.mask)
-    return mean, variance
+    return token_mean(gaussian.mean, gaussian.mask), token_mean(gaussian.log_variance.exp(), gaussian.mask)
 
 
-def aligned_kl(label: Gaussian, feature: Gaussian, pooling: Pooling = "mean") -> PerSample:
+def aligned_kl(label: Gaussian, feature: Gaussian) -> PerSample:
     r"""Divergence of the pooled label Gaussian from the pooled feature Gaussian, per row.
 
     Parameters
     ----------
     label, feature : Gaussian
         q(z|y) and q(z|x); their numbers of tokens may differ.
-    pooling : {"mean", "moment"}
-        See :func:`pool`.
 
     Returns
     -------
@@ -135,23 +104,15 @@ def aligned_kl(label: Gaussian, feature: Gaussian, pooling: Pooling = "mean") ->
     >>> aligned_kl(unit, unit).item()
     0.0
     """
-    label_mean, label_variance = pool(label, pooling)
-    feature_mean, feature_variance = pool(feature, pooling)
+    label_mean, label_variance = pool(label)
+    feature_mean, feature_variance = pool(feature)
     ratio = label_variance / feature_variance
     gap = (label_mean - feature_mean) ** 2 / feature_variance
     return 0.5 * (ratio - 1 - ratio.log() + gap).sum(dim=-1)
 
 
 def join(first: Gaussian, second: Gaussian) -> Gaussian:
-    """Stack two batches of Gaussians, padding tokens where their numbers differ, so that both decode at once.
-
-    Examples
-    --------
-    >>> import torch
-    >>> few, many = (Gaussian(torch.zeros(2, n, 3), torch.zeros(2, n, 3)) for n in (1, 4))
-    >>> join(few, many).mean.shape
-    torch.Size([4, 4, 3])
-    """
+    """Stack two batches of Gaussians, padding tokens where their numbers differ, so that both decode at once."""
     n_tokens = max(first.mean.shape[1], second.mean.shape[1])
     padded = [_pad_tokens(gaussian, n_tokens) for gaussian in (first, second)]
     means, log_variances = ([getattr(part, name) for part in padded] for name in ("mean", "log_variance"))

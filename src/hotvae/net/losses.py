@@ -4,14 +4,15 @@ Labels may hold NaN for "not observed": such a cell has weight zero in every ter
 label contributes nothing. Weights and means over the batch are the training loop's business.
 """
 
+from collections.abc import Collection
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own convention
 from jaxtyping import Float
 from torch import Tensor
 
-from hotvae.config import LossWeights, Pooling
-from hotvae.net.latent import aligned_kl
-from hotvae.net.model import Branch, HotVAEOutput
+from hotvae.net.latent import Gaussian, aligned_kl
 from hotvae.net.observed import split_observed
 from hotvae.types import Labels, LayerLogits, Logits, PerSample, Probs
 
@@ -96,10 +97,41 @@ def ranking_loss(probs: Probs, labels: Labels, scale: float = 5.0) -> PerSample:
     return pull_up * push_down / (scale * n_pairs.clamp(min=1))
 
 
-def hotvae_terms(
-    output: HotVAEOutput, labels: Labels, weights: LossWeights, pooling: Pooling = "mean"
-) -> dict[str, PerSample]:
-    """Compute every term of the loss that has a weight, per row, both branches added.
+@dataclass(frozen=True)
+class Branch:
+    """What one branch produced for a batch.
+
+    Attributes
+    ----------
+    posterior : Gaussian
+        q(z|x) or q(z|y).
+    layer_logits : Tensor of shape (layer, batch, label)
+        Logits after every layer; the last one is the prediction.
+    """
+
+    posterior: Gaussian
+    layer_logits: LayerLogits
+
+
+@dataclass(frozen=True)
+class HotVAEOutput:
+    """Both branches of one pass in training.
+
+    Attributes
+    ----------
+    feature, label : Branch
+        What each produced.
+    target : Tensor of shape (batch, label), optional
+        What the label branch is to find, where it was given only a part of the labels: the others, NaN where given.
+    """
+
+    feature: Branch
+    label: Branch
+    target: Labels | None = None
+
+
+def hotvae_terms(output: HotVAEOutput, labels: Labels, wanted: Collection[str]) -> dict[str, PerSample]:
+    """Compute the wanted terms of the loss, per row, both branches added; nothing is weighted here.
 
     Parameters
     ----------
@@ -107,42 +139,34 @@ def hotvae_terms(
         Both branches of a pass.
     labels : Tensor of shape (batch, label)
         0, 1 or NaN.
-    weights : LossWeights
-        Says which terms are wanted and how steep the ranking is; nothing is weighted here.
-    pooling : {"mean", "moment"}
-        How tokens are pooled for the KL.
+    wanted : collection of {"bce", "intermediate", "ranking", "kl"}
+        Terms that have a weight.
 
     Returns
     -------
     dict of Tensor of shape (batch,)
-        By the names of :class:`~hotvae.config.LossWeights`.
+        By their names.
 
     Examples
     --------
     >>> import torch
-    >>> from hotvae.config import NetConfig
-    >>> from hotvae.net.model import HotVAE
-    >>> network = HotVAE(4, 3, NetConfig(dim=8, n_heads=2, encoder_widths=(16,)))
-    >>> labels = torch.ones(5, 3)
-    >>> sorted(hotvae_terms(network(torch.zeros(5, 4), labels), labels, LossWeights()))
-    ['bce', 'intermediate', 'kl', 'ranking']
+    >>> unit = Gaussian(torch.zeros(1, 1, 2), torch.zeros(1, 1, 2))
+    >>> branch = Branch(unit, torch.zeros(2, 1, 3))
+    >>> terms = hotvae_terms(HotVAEOutput(branch, branch), torch.tensor([[1.0, 0.0, 0.0]]), ("bce", "kl"))
+    >>> {name: round(term.item(), 3) for name, term in terms.items()}
+    {'bce': 1.386, 'kl': 0.0}
     """
-    asked = labels if output.asked is None else output.asked
-
-    def both(term: str) -> PerSample:
-        return _branch_term(term, output.feature, labels, weights) + _branch_term(term, output.label, asked, weights)
-
-    terms = {name: both(name) for name in ("bce", "intermediate", "ranking") if getattr(weights, name) > 0}
-    if weights.kl > 0:
+    feature, label = output.feature.layer_logits, output.label.layer_logits
+    target = labels if output.target is None else output.target
+    terms: dict[str, PerSample] = {}
+    if "bce" in wanted:
+        terms["bce"] = bce_loss(feature[-1], labels) + bce_loss(label[-1], target)
+    if "intermediate" in wanted:
+        terms["intermediate"] = intermediate_loss(feature, labels) + intermediate_loss(label, target)
+    if "ranking" in wanted:
+        terms["ranking"] = ranking_loss(feature[-1].sigmoid(), labels) + ranking_loss(label[-1].sigmoid(), target)
+    if "kl" in wanted:
         # A row without any observed label says nothing about z given y.
         any_observed: Float[Tensor, " batch"] = (~torch.isnan(labels)).any(-1).to(labels.dtype)
-        terms["kl"] = aligned_kl(output.label.posterior, output.feature.posterior, pooling) * any_observed
+        terms["kl"] = aligned_kl(output.label.posterior, output.feature.posterior) * any_observed
     return terms
-
-
-def _branch_term(term: str, branch: Branch, labels: Labels, weights: LossWeights) -> PerSample:
-    if term == "bce":
-        return bce_loss(branch.layer_logits[-1], labels)
-    if term == "intermediate":
-        return intermediate_loss(branch.layer_logits, labels)
-    return ranking_loss(branch.layer_logits[-1].sigmoid(), labels, weights.ranking_scale)

@@ -1,6 +1,6 @@
-"""HOT-VAE: a feature branch and a label branch that share one decoder."""
+"""HOT-VAE: a feature branch and a label branch that share one decoder; and the same encoder without them."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
 
 import torch
 from jaxtyping import Float
@@ -9,46 +9,13 @@ from torch import Tensor, nn
 from hotvae.config import NetConfig
 from hotvae.errors import ConfigError
 from hotvae.net.attention import Neighbours
-from hotvae.net.base_logits import apart, make_start
-from hotvae.net.conditional import KnownEncoder, hide_some
+from hotvae.net.base_logits import BaseScale
+from hotvae.net.conditional import GivenEncoder, split_labels
 from hotvae.net.decoder import Decoder
-from hotvae.net.encoders import code_labels, encode, make_encoder, make_label_encoder, member_mean
+from hotvae.net.encoders import code_labels, encode, make_encoder, make_label_encoder
 from hotvae.net.latent import Gaussian, join, sample, token_mean
-from hotvae.net.probit import ProbitHead
-from hotvae.types import GraphMask, Labels, LayerLogits, Logits, Probs, StartLogits
-
-
-@dataclass(frozen=True)
-class Branch:
-    """What one branch produced for a batch.
-
-    Attributes
-    ----------
-    posterior : Gaussian
-        q(z|x) or q(z|y).
-    layer_logits : Tensor of shape (layer, batch, label)
-        Logits after every layer; the last one is the prediction.
-    """
-
-    posterior: Gaussian
-    layer_logits: LayerLogits
-
-
-@dataclass(frozen=True)
-class HotVAEOutput:
-    """Both branches of one pass in training.
-
-    Attributes
-    ----------
-    feature, label : Branch
-        What each produced.
-    asked : Tensor of shape (batch, label), optional
-        What the label branch is to find, where it was told only a part of the labels: the others, NaN where told.
-    """
-
-    feature: Branch
-    label: Branch
-    asked: Labels | None = None
+from hotvae.net.losses import Branch, HotVAEOutput, bce_loss, hotvae_terms
+from hotvae.types import GraphMask, Labels, LayerLogits, Logits, PerSample, Probs, TokenMask, Tokens
 
 
 class HotVAE(nn.Module):
@@ -65,21 +32,19 @@ class HotVAE(nn.Module):
         None for the complete graph.
     feature_encoder : nn.Module, optional
         Any encoder (see :mod:`hotvae.net.encoders`); by default a multi-layer perceptron.
-    label_encoder : nn.Module, optional
-        Reads labels coded +1, -1 and 0 for not observed; by default the one that ``config`` names.
     initial_logits : Tensor of shape (label,), optional
-        Starting bias of the read-out.
+        Starting bias of the read-out; of no account with base logits.
+    wanted : collection of str
+        Loss terms to compute (see :func:`~hotvae.net.losses.hotvae_terms`).
     direct_epochs : int
         Epochs at the start of training in which the direct path learns alone, before labels pass messages.
-    rank : int
-        Common causes of labels in whole communities (:attr:`head`); learned after everything else.
-    starts : bool
-        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.base_logits`).
+    has_base : bool
+        Whether rows come with base logits (:mod:`hotvae.net.base_logits`).
 
     Examples
     --------
     >>> import torch
-    >>> network = HotVAE(4, 3, NetConfig(dim=8, n_heads=2, encoder_widths=(16,)))
+    >>> network = HotVAE(4, 3, NetConfig(dim=8, encoder_widths=(16,)))
     >>> network(torch.zeros(5, 4), torch.ones(5, 3)).feature.layer_logits.shape
     torch.Size([2, 5, 3])
     """
@@ -91,165 +56,148 @@ class HotVAE(nn.Module):
         config: NetConfig,
         graph: GraphMask | Neighbours | None = None,
         feature_encoder: nn.Module | None = None,
-        label_encoder: nn.Module | None = None,
         initial_logits: Float[Tensor, " label"] | None = None,
+        wanted: Collection[str] = ("bce", "intermediate", "ranking", "kl"),
         direct_epochs: int = 0,
-        rank: int = 1,
-        starts: bool = False,
+        has_base: bool = False,
     ) -> None:
         super().__init__()
         if direct_epochs and not config.direct_path:
             raise ConfigError(
-                f"direct_epochs must be 0 without direct_path; got {direct_epochs}. Set direct_path=True, or leave it."
-            )
-        self.direct_epochs = direct_epochs
-        if feature_encoder is None:
-            feature_encoder = make_encoder("mlp", n_features, config)
-        if label_encoder is None:
-            # Paper note P8: the paper's label encoder sees the labels only; with the features it could bypass the
-            # latent. One that is asked for labels it was not told has nothing to gain by that.
-            label_encoder = (
-                KnownEncoder(n_labels, config) if config.conditional else make_label_encoder(n_labels, config)
-            )
-        elif config.conditional:
-            raise ConfigError(
-                f"conditional must be False with a label encoder of your own; got {config.conditional}. Set it to "
-                "False, or leave out the encoder."
+                f"direct_epochs must be 0 without direct_path; got {direct_epochs}. Set direct_path to true, or leave "
+                "direct_epochs out."
             )
         if config.conditional and config.label_encoder != "mlp":
             raise ConfigError(
-                f"label_encoder must be 'mlp' while conditional is True; got {config.label_encoder!r}. Known labels "
-                "move the latent of the features and have no tokens of their own: set conditional=False, or use 'mlp'."
+                f"label_encoder must be 'mlp' while conditional is True; got {config.label_encoder!r}. Given labels "
+                "move the latent of the features and have no tokens of their own: set conditional to false, or use "
+                "'mlp'."
             )
+        self.wanted = tuple(wanted)
+        self.direct_epochs = direct_epochs
+        if feature_encoder is None:
+            feature_encoder = make_encoder("numbers", n_features, config)
         self.feature_encoder = feature_encoder
-        self.label_encoder = label_encoder
-        self.n_members: int = getattr(feature_encoder, "n_members", 1)
-        # The latent of known labels has the tokens of the feature branch.
+        # Paper note P8: the paper's label encoder sees the labels only; with the features it could bypass the
+        # latent. One whose targets are labels it was not given has nothing to gain by that.
+        self.label_encoder = (
+            GivenEncoder(n_labels, config) if config.conditional else make_label_encoder(n_labels, config)
+        )
+        # The latent of given labels has the tokens of the feature branch.
         encoders = (self.feature_encoder,) if config.conditional else (self.feature_encoder, self.label_encoder)
         single_token = all(getattr(encoder, "n_tokens", None) == 1 for encoder in encoders)
-        self.start = make_start(n_labels, starts)
-        self.decoder = Decoder(n_labels, config, single_token, graph, None if starts else initial_logits)
+        self.base = BaseScale(n_labels) if has_base else None
+        self.decoder = Decoder(n_labels, config, single_token, graph, None if has_base else initial_logits)
         if direct_epochs:
             # What the messages add starts at exactly nothing, so that leaving them out changes nothing.
             nn.init.zeros_(self.decoder.weight)
-        self.head = ProbitHead(n_labels, rank)
 
     @property
     def conditional(self) -> bool:
-        """Whether known labels can be given."""
-        return isinstance(self.label_encoder, KnownEncoder)
+        """Whether labels can be given."""
+        return isinstance(self.label_encoder, GivenEncoder)
 
     def begin_epoch(self, epoch: int | None) -> None:
         """Let labels pass messages from epoch ``direct_epochs + 1`` on; None, when training is over, always."""
         self.decoder.messages_on = epoch is None or epoch > self.direct_epochs
 
-    def forward(self, features: Tensor, labels: Labels) -> HotVAEOutput:
-        """Encode both branches, sample each latent once, decode them.
+    def loss(self, features: Tensor, labels: Labels, base_logits: Logits | None = None) -> dict[str, PerSample]:
+        """Loss terms of a batch, a number per row each."""
+        return hotvae_terms(self(features, labels, base_logits), labels, self.wanted)
 
-        With an ensemble every member of a row is a row of its own, and the one label branch of the row stands
-        beside each.
-        """
-        feature, start = self.encode(features)
-        if isinstance(self.label_encoder, KnownEncoder):
-            return self._forward_known(self.label_encoder, feature, start, labels)
+    def forward(self, features: Tensor, labels: Labels, base_logits: Logits | None = None) -> HotVAEOutput:
+        """Encode both branches, sample each latent once, decode them."""
+        feature = encode(self.feature_encoder, features)
+        if isinstance(self.label_encoder, GivenEncoder):
+            return self._forward_given(self.label_encoder, feature, labels, base_logits)
         label = encode(self.label_encoder, code_labels(labels))
         both = join(feature, label)
-        tokens = sample(both, torch.randn_like(both.mean))
-        n_rows = len(feature.mean)
-        logits = self.decoder(tokens, both.mask)
-        beside = _repeated(Branch(label, logits[:, n_rows:]), self.n_members)
-        beside = Branch(beside.posterior, beside.layer_logits + start)
-        return HotVAEOutput(Branch(feature, logits[:, :n_rows] + start), beside)
+        logits = self.decoder(sample(both, torch.randn_like(both.mean)), both.mask)
+        for_features, for_labels = logits.split(len(features), dim=1)
+        return HotVAEOutput(
+            Branch(feature, self._with_base(for_features, base_logits)),
+            Branch(label, self._with_base(for_labels, base_logits)),
+        )
 
-    def encode(self, rows: Tensor) -> tuple[Gaussian, StartLogits]:
-        """Return q(z|x) of a batch and the logits that its rows start from, of every member of the ensemble."""
-        features, start = apart(self.start, rows, self.n_members)
-        return encode(self.feature_encoder, features), start
-
-    def _forward_known(
-        self, known: KnownEncoder, feature: Gaussian, start: StartLogits, labels: Labels
+    def _forward_given(
+        self, encoder: GivenEncoder, feature: Gaussian, labels: Labels, base_logits: Logits | None
     ) -> HotVAEOutput:
-        """Tell the label branch a random part of the labels, and ask it for the others."""
-        told, asked = hide_some(labels.repeat_interleave(self.n_members, dim=0))
-        logits = self.decoder(sample(feature, torch.randn_like(feature.mean)), feature.mask) + start
-        # What the features say is a fact to this branch, not a thing to bend: else being told would teach the encoder
-        # to say less by itself.
+        """Give the label branch a random part of the labels; the others are its targets."""
+        given, target = split_labels(labels)
+        base = 0.0 if self.base is None or base_logits is None else self.base(base_logits)
+        logits = self.decoder(sample(feature, torch.randn_like(feature.mean)), feature.mask) + base
+        # What the features say is a fact to this branch, not a thing to bend: else being given labels would teach the
+        # encoder to say less by itself.
         fixed = Gaussian(feature.mean.detach(), feature.log_variance.detach(), feature.mask)
-        evidence = known(fixed, logits[-1].detach().sigmoid(), told)
+        evidence = encoder(fixed, logits[-1].detach().sigmoid(), given)
         moved = evidence.move(fixed)
-        label_logits = self.decoder(sample(moved, torch.randn_like(moved.mean)), moved.mask) + evidence.logits + start
-        return HotVAEOutput(Branch(feature, logits), Branch(evidence.move(feature), label_logits), asked)
+        moved_logits = self.decoder(sample(moved, torch.randn_like(moved.mean)), moved.mask) + evidence.logits + base
+        return HotVAEOutput(Branch(feature, logits), Branch(evidence.move(feature), moved_logits), target)
 
-    def predict(self, features: Tensor, noise: Float[Tensor, "draw 1 token latent"] | None = None) -> Probs:
-        """Probabilities from the feature branch alone.
+    def _decode(self, tokens: Tokens, mask: TokenMask | None, base_logits: Logits | None) -> LayerLogits:
+        return self._with_base(self.decoder(tokens, mask), base_logits)
 
-        Parameters
-        ----------
-        features : Tensor
-            A batch of rows.
-        noise : Tensor of shape (draw, 1, token, latent), optional
-            Standard normal numbers shared by all rows; probabilities are averaged over the draws. None decodes the
-            latent mean (paper note P7).
+    def _with_base(self, logits: LayerLogits, base_logits: Logits | None) -> LayerLogits:
+        return logits if self.base is None else self.base.add(logits, base_logits)
 
-        Returns
-        -------
-        Tensor of shape (batch, label)
-        """
-        posterior, start = self.encode(features)
-        if noise is None:
-            return member_mean(torch.sigmoid(self.decoder(posterior.mean, posterior.mask)[-1] + start), self.n_members)
-        draws = [(self.decoder(sample(posterior, one), posterior.mask)[-1] + start).sigmoid() for one in noise]
-        return member_mean(torch.stack(draws).mean(0), self.n_members)
+    def predict(self, features: Tensor, base_logits: Logits | None = None) -> Probs:
+        """Probabilities from the feature branch alone, at the latent mean (paper note P7)."""
+        posterior = encode(self.feature_encoder, features)
+        return torch.sigmoid(self._decode(posterior.mean, posterior.mask, base_logits)[-1])
 
-    def predict_given(self, features: Tensor, labels: Labels) -> Probs:
-        """Probabilities of all labels of a row, given its features and those labels that are known.
+    def predict_given(self, features: Tensor, given: Labels, base_logits: Logits | None = None) -> Probs:
+        """Probabilities of all labels of a row, given its features and some of its labels.
 
         Parameters
         ----------
         features : Tensor
             A batch of rows.
-        labels : Tensor of shape (batch, label)
-            1 and 0 for known labels, NaN for unknown ones.
+        given : Tensor of shape (batch, label)
+            1 and 0 for given labels, NaN for all others.
+        base_logits : Tensor of shape (batch, label), optional
+            Where rows come with them.
 
         Returns
         -------
         Tensor of shape (batch, label)
-            Known labels as known. Where nothing is known, what :meth:`predict` returns.
+            Given labels as given. Where nothing is given, what :meth:`predict` returns.
         """
-        if not isinstance(self.label_encoder, KnownEncoder):
+        alone, logits = self.given_logits(features, given, base_logits)
+        is_given = ~torch.isnan(given)
+        probs = torch.where(is_given.any(-1, keepdim=True), logits.sigmoid(), alone)
+        return torch.where(is_given, given, probs)
+
+    def given_logits(self, features: Tensor, given: Labels, base_logits: Logits | None) -> tuple[Probs, Logits]:
+        """Probabilities from the features alone, and logits given some labels; at the latent means."""
+        if not isinstance(self.label_encoder, GivenEncoder):
             raise ConfigError("given must go with a network trained for it; got conditional=False. Train it anew.")
-        posterior, start = self.encode(features)
-        alone = (self.decoder(posterior.mean, posterior.mask)[-1] + start).sigmoid()
-        told = labels.repeat_interleave(self.n_members, dim=0)
-        evidence = self.label_encoder(posterior, alone, told)
-        together = self.decoder(evidence.move(posterior).mean, posterior.mask)[-1] + evidence.logits + start
-        is_known = ~torch.isnan(labels)
-        probs = member_mean(together.sigmoid(), self.n_members)
-        probs = torch.where(is_known.any(-1, keepdim=True), probs, member_mean(alone, self.n_members))
-        return torch.where(is_known, labels, probs)
+        posterior = encode(self.feature_encoder, features)
+        alone = self._decode(posterior.mean, posterior.mask, base_logits)[-1].sigmoid()
+        evidence = self.label_encoder(posterior, alone, given)
+        moved = self.decoder(evidence.move(posterior).mean, posterior.mask)[-1] + evidence.logits
+        return alone, moved if self.base is None else self.base.add(moved, base_logits)
 
 
 class LabelBranch(nn.Module):
     """The label branch of a network alone, for training on while the rest stays as it is.
 
-    The epoch whose weights are kept is the best one without known labels; the label branch may need more of them.
+    The epoch whose weights are kept is the best one without given labels; the label branch may need more of them.
 
     Parameters
     ----------
     network : HotVAE
-        One that can be told labels; only its label encoder changes.
+        One that can be given labels; only its label encoder changes.
 
     Examples
     --------
     >>> import torch
-    >>> branch = LabelBranch(HotVAE(4, 3, NetConfig(dim=8, n_heads=2, encoder_widths=(16,))))
-    >>> logits, asked = branch(torch.zeros(5, 4), torch.ones(5, 3))
+    >>> branch = LabelBranch(HotVAE(4, 3, NetConfig(dim=8, encoder_widths=(16,))))
     >>> {name.split(".")[1] for name, weight in branch.named_parameters() if weight.requires_grad}
     {'label_encoder'}
     """
 
     conditional = True
-    selects_told = True
+    selects_by_given = True
 
     def __init__(self, network: HotVAE) -> None:
         super().__init__()
@@ -262,24 +210,18 @@ class LabelBranch(nn.Module):
         self.network.label_encoder.train(mode)
         return self
 
-    def forward(self, features: Tensor, labels: Labels) -> tuple[Logits, Labels]:
-        """Tell a random part of the labels; return all logits, and the labels asked for."""
-        network = self.network
-        told, asked = hide_some(labels.repeat_interleave(network.n_members, dim=0))
-        with torch.no_grad():
-            feature, start = network.encode(features)
-            alone = (network.decoder(feature.mean, feature.mask)[-1] + start).sigmoid()
-        evidence = network.label_encoder(feature, alone, told)
-        moved = evidence.move(feature)
-        return network.decoder(moved.mean, moved.mask)[-1] + evidence.logits + start, asked
+    def loss(self, features: Tensor, labels: Labels, base_logits: Logits | None = None) -> dict[str, PerSample]:
+        """Cross entropy of the labels that were not given, a random part of each row."""
+        given, target = split_labels(labels)
+        return {"bce": bce_loss(self.network.given_logits(features, given, base_logits)[1], target)}
 
-    def predict(self, features: Tensor) -> Probs:
-        """Probabilities without known labels."""
-        return self.network.predict(features)
+    def predict(self, features: Tensor, base_logits: Logits | None = None) -> Probs:
+        """Probabilities without given labels."""
+        return self.network.predict(features, base_logits)
 
-    def predict_given(self, features: Tensor, labels: Labels) -> Probs:
-        """Probabilities given known labels."""
-        return self.network.predict_given(features, labels)
+    def predict_given(self, features: Tensor, given: Labels, base_logits: Logits | None = None) -> Probs:
+        """Probabilities given some labels."""
+        return self.network.predict_given(features, given, base_logits)
 
 
 class PlainNet(nn.Module):
@@ -296,9 +238,9 @@ class PlainNet(nn.Module):
     feature_encoder : nn.Module, optional
         Any encoder; by default a multi-layer perceptron.
     initial_logits : Tensor of shape (label,), optional
-        Starting bias of the read-out.
-    starts : bool
-        Whether the last columns of a row are logits to start from (:mod:`hotvae.net.base_logits`).
+        Starting bias of the read-out; 0 with base logits.
+    has_base : bool
+        Whether rows come with base logits (:mod:`hotvae.net.base_logits`).
 
     Examples
     --------
@@ -314,37 +256,29 @@ class PlainNet(nn.Module):
         config: NetConfig,
         feature_encoder: nn.Module | None = None,
         initial_logits: Float[Tensor, " label"] | None = None,
-        starts: bool = False,
+        has_base: bool = False,
     ) -> None:
         super().__init__()
         if feature_encoder is None:
-            feature_encoder = make_encoder("mlp", n_features, config)
+            feature_encoder = make_encoder("numbers", n_features, config)
         self.feature_encoder = feature_encoder
-        self.n_members: int = getattr(feature_encoder, "n_members", 1)
-        self.start = make_start(n_labels, starts)
+        self.base = BaseScale(n_labels) if has_base else None
         self.readout = nn.Linear(config.latent_width, n_labels)
-        first = torch.zeros(n_labels) if starts else initial_logits
+        first = torch.zeros(n_labels) if has_base else initial_logits
         if first is not None:
             with torch.no_grad():
                 self.readout.bias.copy_(first)
 
-    def forward(self, features: Tensor) -> Float[Tensor, "batch label"]:
-        """Logits of a batch; with an ensemble, those of the members of each row one after the other."""
-        rows, start = apart(self.start, features, self.n_members)
-        posterior = encode(self.feature_encoder, rows)
-        logits: Float[Tensor, "batch label"] = self.readout(token_mean(posterior.mean, posterior.mask))
-        return logits + start
+    def forward(self, features: Tensor, base_logits: Logits | None = None) -> Logits:
+        """Logits of a batch."""
+        posterior = encode(self.feature_encoder, features)
+        logits: Logits = self.readout(token_mean(posterior.mean, posterior.mask))
+        return logits if self.base is None else self.base.add(logits, base_logits)
 
-    def predict(self, features: Tensor) -> Probs:
+    def loss(self, features: Tensor, labels: Labels, base_logits: Logits | None = None) -> dict[str, PerSample]:
+        """Cross entropy of every row."""
+        return {"bce": bce_loss(self(features, base_logits), labels)}
+
+    def predict(self, features: Tensor, base_logits: Logits | None = None) -> Probs:
         """Probabilities of a batch."""
-        return member_mean(torch.sigmoid(self(features)), self.n_members)
-
-
-def _repeated(branch: Branch, times: int) -> Branch:
-    if times == 1:
-        return branch
-    posterior, rows = branch.posterior, torch.arange(len(branch.posterior.mean), device=branch.layer_logits.device)
-    rows = rows.repeat_interleave(times)
-    mask = None if posterior.mask is None else posterior.mask[rows]
-    repeated = Gaussian(posterior.mean[rows], posterior.log_variance[rows], mask)
-    return Branch(repeated, branch.layer_logits[:, rows])
+        return torch.sigmoid(self(features, base_logits))

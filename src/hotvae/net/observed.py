@@ -6,13 +6,6 @@ from hotvae.types import Labels, Observed
 
 
 def split_observed(labels: Labels) -> tuple[Labels, Observed]:
-    """Fill unobserved labels with 0 and return the weights that leave them out.
-
-    Examples
-    --------
-    >>> import torch
-    >>> split_observed(torch.tensor([[1.0, float("nan")]]))
-    (tensor([[1., 0.]]), tensor([[1., 0.]]))
-    """
+    """Fill unobserved labels with 0 and return the weights that leave them out."""
     observed = (~torch.isnan(labels)).to(labels.dtype)
     return torch.nan_to_num(labels, nan=0.0), observed

@@ -20,12 +20,6 @@ def perceptron(in_dim: int, widths: Sequence[int], out_dim: int, dropout: float 
     Returns
     -------
     nn.Sequential
-
-    Examples
-    --------
-    >>> import torch
-    >>> perceptron(4, (16,), 3)(torch.zeros(5, 4)).shape
-    torch.Size([5, 3])
     """
     layers: list[nn.Module] = []
     for width in widths:

@@ -65,25 +65,12 @@ def log_normal_cdf(values: Tensor) -> Tensor:
     -------
     Tensor
         As :func:`torch.special.log_ndtr`, sooner.
-
-    Examples
-    --------
-    >>> import torch
-    >>> log_normal_cdf(torch.tensor([0.0, -5.0]))
-    tensor([ -0.6931, -15.0650])
     """
     return _LogNormalCdf.apply(values)  # type: ignore[no-any-return,no-untyped-call]  # autograd functions are untyped
 
 
 def spread(factors: Factors) -> Float[Tensor, " label"]:
-    """Return the standard deviation of each label's latent value.
-
-    Examples
-    --------
-    >>> import torch
-    >>> spread(torch.tensor([[3.0 ** 0.5]]))
-    tensor([2.])
-    """
+    """Return the standard deviation of each label's latent value."""
     return (1 + factors.square().sum(-1)).sqrt()
 
 
@@ -104,12 +91,6 @@ def marginal_probs(mean: Logits, factors: Factors) -> Probs:
     Notes
     -----
     .. math:: P(y_l = 1) = \Phi\big(m_l / \sqrt{1 + \lVert B_l \rVert^2}\big)
-
-    Examples
-    --------
-    >>> import torch
-    >>> marginal_probs(torch.tensor([[2.0]]), torch.tensor([[3.0 ** 0.5]]))
-    tensor([[0.8413]])
     """
     probs: Probs = ndtr(mean / spread(factors))
     return probs
@@ -145,7 +126,6 @@ def probit_nll(mean: Logits, factors: Factors, labels: Labels, noise: Float[Tens
     """
     filled, observed = split_observed(labels)
     sign = 2 * filled - 1
-    # As log_normal_cdf: autograd functions are untyped.
     # torch has no types for autograd functions.
     return _JointNll.apply(mean, noise @ factors.T, sign, observed)  # type: ignore[no-any-return,no-untyped-call]
 
@@ -236,15 +216,6 @@ def posterior(mean: Logits, factors: Factors, labels: Labels, noise: Float[Tenso
     Half of the draws come from the prior, half from the normal law that touches the posterior at its mode;
     the weights are posterior over mixture of the two. They are bounded, so the average is exact in the limit, and
     still useful where many labels leave the prior far behind.
-
-    Examples
-    --------
-    Two labels with a common cause: seeing the one moves the cause up.
-
-    >>> import torch
-    >>> found = posterior(torch.zeros(1, 2), torch.ones(2, 1), torch.tensor([[1.0, float("nan")]]), torch.randn(400, 1))
-    >>> (found.weights.unsqueeze(-1) * found.draws).sum(0).item() > 0.3
-    True
     """
     return _posterior(mean, factors, labels, noise)[0]
 
@@ -339,14 +310,7 @@ def _rows_at_a_time(row_size: int) -> int:
 
 
 def even_noise(n_draws: int, rank: int, seed: int, dtype: torch.dtype = torch.float64) -> Float[Tensor, "draw rank"]:
-    """Draw standard normal numbers that cover the space more evenly than chance would (scrambled Sobol points).
-
-    Examples
-    --------
-    >>> noise = even_noise(1024, 2, seed=0)
-    >>> noise.shape, bool(noise.mean(0).abs().max() < 1e-3)
-    (torch.Size([1024, 2]), True)
-    """
+    """Draw standard normal numbers that cover the space more evenly than chance would (scrambled Sobol points)."""
     points = torch.quasirandom.SobolEngine(rank, scramble=True, seed=seed).draw(n_draws, dtype=torch.float64)
     noise: Float[Tensor, "draw rank"] = ndtri(points.clamp(1e-9, 1 - 1e-9)).to(dtype)
     return noise
@@ -400,49 +364,10 @@ class ProbitHead(nn.Module):
         return posterior(self.latent_mean(scores), self.factors, labels, noise)
 
 
-class ProbitNet(nn.Module):
-    """Joint species distribution model: scores from the features, a covariance from common causes.
-
-    Parameters
-    ----------
-    scores : nn.Module
-        Maps features to scores; its last linear map starts at the prevalences.
-    n_labels, rank : int
-        As in :class:`ProbitHead`.
-    initial_logits : Tensor of shape (label,), optional
-        Logits of the prevalences.
-
-    Examples
-    --------
-    >>> import torch
-    >>> ProbitNet(nn.Linear(4, 3), 3, rank=2).predict(torch.zeros(5, 4)).shape
-    torch.Size([5, 3])
-    """
-
-    def __init__(
-        self, scores: nn.Module, n_labels: int, rank: int, initial_logits: Float[Tensor, " label"] | None = None
-    ) -> None:
-        super().__init__()
-        self.scores = scores
-        self.head = ProbitHead(n_labels, rank)
-        if initial_logits is not None:
-            set_bias(scores, ndtri(initial_logits.sigmoid()))
-
-    def forward(self, features: Float[Tensor, "batch feature"]) -> Logits:
-        """Scores of a batch."""
-        answer: Logits = self.scores(features)
-        return answer
-
-    def predict(self, features: Float[Tensor, "batch feature"]) -> Probs:
-        """Marginal probabilities of a batch."""
-        answer: Probs = self.head(self(features))
-        return answer
-
-
 class CovarianceNet(nn.Module):
     """The head alone, for training the covariance under scores that stay as they are.
 
-    Rows are scores; rows to predict are scores and, behind them, labels of which the unknown ones are asked for.
+    Rows are scores; rows to predict are scores and, behind them, given labels, NaN where none is given.
 
     Parameters
     ----------
@@ -450,39 +375,30 @@ class CovarianceNet(nn.Module):
         What is trained.
     noise : Tensor of shape (draw, rank)
         Behind predictions.
-
-    Examples
-    --------
-    >>> import torch
-    >>> network = CovarianceNet(ProbitHead(2, 1), torch.randn(8, 1))
-    >>> network.predict(torch.tensor([[0.0, 0.0, 1.0, float("nan")]])).shape
-    torch.Size([1, 2])
+    n_draws : int
+        Draws that estimate the likelihood of a batch in training.
     """
 
     noise: Tensor
 
-    def __init__(self, head: ProbitHead, noise: Float[Tensor, "draw rank"]) -> None:
+    def __init__(self, head: ProbitHead, noise: Float[Tensor, "draw rank"], n_draws: int = 32) -> None:
         super().__init__()
         self.head = head
+        self.n_draws = n_draws
         self.register_buffer("noise", noise)
 
-    def predict(self, rows: Float[Tensor, "batch both"]) -> Probs:
+    def loss(self, scores: Logits, labels: Labels, base_logits: None = None) -> dict[str, PerSample]:
+        """Negative log-likelihood of the labels of each row together."""
+        return {"nll": self.head.nll(scores, labels, self.n_draws)}
+
+    def predict(self, rows: Float[Tensor, "batch both"], base_logits: None = None) -> Probs:
         """Probability of each label given those that stand behind the scores."""
         scores, labels = rows.chunk(2, dim=-1)
         return self.head.conditional(scores, labels, self.noise)
 
 
 def set_bias(module: nn.Module, values: Float[Tensor, " label"]) -> None:
-    """Start the last linear map of a network at the given outputs.
-
-    Examples
-    --------
-    >>> import torch
-    >>> layer = nn.Linear(1, 2)
-    >>> set_bias(layer, torch.tensor([1.0, -1.0]))
-    >>> layer.bias.tolist()
-    [1.0, -1.0]
-    """
+    """Start the last linear map of a network at the given outputs."""
     last = [part for part in module.modules() if isinstance(part, nn.Linear)][-1]
     with torch.no_grad():
         last.bias.copy_(values)

@@ -1,6 +1,5 @@
-"""A model explained on one page: an HTML file that needs nothing else and opens from disk."""
+"""Pages and plots: HTML files that need nothing else and open from disk, and figures of what a model says."""
 
-from hotvae.report.content import PageContent, PageRows, gather_content
-from hotvae.report.writing import page_html, write_page
+from hotvae.report.page import DemoContent, ExplainContent, page_html, write_page
 
-__all__ = ["PageContent", "PageRows", "gather_content", "page_html", "write_page"]
+__all__ = ["DemoContent", "ExplainContent", "page_html", "write_page"]

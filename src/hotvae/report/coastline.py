@@ -1,4 +1,4 @@
-"""Where land is, without a network: Natural Earth's land polygons at 1:50 million, public domain.
+"""Coastlines, without a network: Natural Earth's land polygons at 1:50 million, public domain.
 
 ``docs/make_coastline.py`` makes the file from its source.
 """
@@ -38,14 +38,6 @@ def land_rings(bounds: Bounds | None = None, *, tolerance: float = 0.0) -> list[
     ------
     ConfigError
         A box without an inside.
-
-    Examples
-    --------
-    >>> iceland = land_rings((-26, 62, -12, 68), tolerance=0.05)
-    >>> max(len(ring) for ring in iceland) > 50
-    True
-    >>> land_rings((-40, 30, -39, 31))
-    []
     """
     rings = _world()
     if bounds is not None:
@@ -78,13 +70,6 @@ def degree_columns(names: Sequence[str], coordinates: npt.ArrayLike) -> tuple[in
     -------
     (int, int) or None
         Columns of longitude and latitude, or None for another system.
-
-    Examples
-    --------
-    >>> degree_columns(["Lat", "Lon"], [[51.5, -0.1]])
-    (1, 0)
-    >>> degree_columns(["easting_km", "northing_km"], [[51.5, -0.1]]) is None
-    True
     """
     words = [str(name).lower().strip("_ ") for name in names]
     is_longitude = [word.startswith(("lon", "lng")) or word.endswith(("longitude", "_lon", "_lng")) for word in words]

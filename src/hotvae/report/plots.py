@@ -1,12 +1,13 @@
 """Figures as plain matplotlib objects: nothing is shown, no global state is touched.
 
-Every function returns a :class:`matplotlib.figure.Figure`; save it with ``figure.savefig(path)`` or put it
-into a :class:`~hotvae.report.Report`. Colours can be told apart by colour-blind readers. What a model says is drawn
-from the tidy tables of :mod:`hotvae.explain`: filter them first to draw less.
+Every function returns a :class:`matplotlib.figure.Figure`; save it with ``figure.savefig(path)``. Colours can be told
+apart by colour-blind readers. What a model says is drawn from the tidy tables of :mod:`hotvae.explain`: filter them
+first to draw less. Tables that lack a column, names that are not in them, nothing to draw and arrays that do not fit
+together raise a ``DataError``.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from hotvae.explain.interactions import pair_table
 from hotvae.metrics.multilabel import METRICS, ReliabilityCurve
 from hotvae.report.coastline import degree_columns, land_rings
 from hotvae.report.layout import network_layout
+from hotvae.training.loop import History
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,21 +35,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _GREY = "#6b6b6b"
 
 
-class HistoryLike(Protocol):
-    """What a training history has to offer; see :class:`hotvae.training.loop.History`."""
-
-    @property
-    def records(self) -> Sequence[Mapping[str, Any]]:
-        """One mapping per epoch."""
-        ...
-
-    @property
-    def best_epoch(self) -> int:
-        """The epoch that was kept."""
-        ...
-
-
-def plot_history(histories: Mapping[str, HistoryLike]) -> Figure:
+def plot_history(histories: Mapping[str, History]) -> Figure:
     """Training loss and validation measures over the epochs; a ring marks the epoch that was kept.
 
     Parameters
@@ -55,18 +43,8 @@ def plot_history(histories: Mapping[str, HistoryLike]) -> Figure:
     histories : mapping of str to History
         History of each model, by its name.
 
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        No history, or one without an epoch.
-
     Examples
     --------
-    >>> from hotvae.training.loop import History
     >>> record = {"epoch": 1, "loss": 0.9, "validation_log_loss": 0.5, "validation_macro_f1": 0.6}
     >>> figure = plot_history({"HOT-VAE": History([record], best_epoch=1)})
     >>> [axes.get_title(loc="left") for axes in figure.axes]
@@ -90,12 +68,24 @@ def plot_history(histories: Mapping[str, HistoryLike]) -> Figure:
             best = epochs == history.best_epoch
             ring = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 2}
             axes.plot(epochs[best], values[best], linestyle="", marker="o", markersize=8, **ring)
-        metric = METRICS.get(column.removeprefix("validation_"))
-        shown = metric.title if metric is not None else column.removeprefix("validation_").replace("_", " ")
-        _dress(axes, "training loss" if column == "loss" else f"validation {shown}", "epoch", "")
+        _dress(axes, history_title(column), "epoch", "")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     _legend_below(figure, panels[0], extra="ring: the epoch that was kept")
     return figure
+
+
+def history_title(column: str) -> str:
+    """Name a column of a training history in words.
+
+    Examples
+    --------
+    >>> history_title("loss"), history_title("validation_macro_f1")
+    ('training loss', 'validation maF1')
+    """
+    if column == "loss":
+        return "training loss"
+    name = column.removeprefix("validation_")
+    return f"validation {METRICS[name].title if name in METRICS else name.replace('_', ' ')}"
 
 
 def plot_reliability(curves: Mapping[str, ReliabilityCurve]) -> Figure:
@@ -105,15 +95,6 @@ def plot_reliability(curves: Mapping[str, ReliabilityCurve]) -> Figure:
     ----------
     curves : mapping of str to ReliabilityCurve
         Curve of each model, by its name, from :func:`hotvae.metrics.reliability_curve`.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        No curve.
 
     Examples
     --------
@@ -159,21 +140,6 @@ def plot_richness_map(
         Richness: true or observed, and predicted (the sum of the probabilities).
     coordinate_names : sequence of str
         Names of the two axes.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        Arrays that do not fit together.
-
-    Examples
-    --------
-    >>> figure = plot_richness_map([[0, 0], [0, 1], [1, 0], [1, 1]], [1, 2, 3, 4], [1, 2, 3, 5])
-    >>> [axes.get_title(loc="left") for axes in figure.axes[:3]]
-    ['true richness', 'predicted richness', 'predicted − true']
     """
     places = np.asarray(coordinates, dtype=np.float64)
     values = [np.asarray(column, dtype=np.float64) for column in (true, predicted)]
@@ -221,21 +187,6 @@ def plot_interactions(
         Labels to stand side by side in a frame, such as guilds; labels in no group follow at the end.
     reported : sequence of pairs of str
         Recovered pairs that passed a test; they get a dot.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        Tables or names that do not fit together.
-
-    Examples
-    --------
-    >>> figure = plot_interactions([[0, 0.4], [0.4, 0]], [[0, 0.3], [0.3, 0]], ["wren", "owl"])
-    >>> figure.axes[0].get_title(loc="left")
-    'above the diagonal: true; below: recovered'
     """
     tables = [np.asarray(table, dtype=np.float64) for table in (true, recovered)]
     if any(table.shape != (len(names), len(names)) for table in tables):
@@ -253,28 +204,19 @@ def plot_interactions(
     square = np.where(np.triu(np.ones_like(above), k=1) > 0, above, below)
     np.fill_diagonal(square, np.nan)
 
-    size = min(11.0, 3.0 + 0.21 * len(order))
-    figure = _figure(size + 0.7, size)
-    axes = figure.subplots()
-    widest = max(0.1, float(np.nanmax(np.abs(square), initial=0.0)))
-    drawn = axes.imshow(square, cmap="RdBu_r", norm=Normalize(-widest, widest))
     place = {name: position for position, name in enumerate(order)}
     dots = np.array([sorted((place[a], place[b])) for a, b in reported], dtype=float).reshape(-1, 2)
-    axes.plot(dots[:, 0], dots[:, 1], ".", color="black", markersize=4)
+    title = "above the diagonal: true; below: recovered"
+    figure, axes = _square(square, order, dots, title, "avoid each other  ←  0  →  go together")
     start = 0
     for group in groups:
         axes.add_patch(
             Rectangle((start - 0.5, start - 0.5), len(group), len(group), fill=False, edgecolor="black", linewidth=1)
         )
         start += len(group)
-    _dress(axes, "above the diagonal: true; below: recovered", "", "")
-    axes.grid(visible=False)
     axes.plot([-0.5, len(order) - 0.5], [-0.5, len(order) - 0.5], color=_GREY, linewidth=0.8)
     axes.set_xlim(-0.5, len(order) - 0.5)
     axes.set_ylim(len(order) - 0.5, -0.5)
-    axes.set_xticks(range(len(order)), order, rotation=90, fontsize=8)
-    axes.set_yticks(range(len(order)), order, fontsize=8)
-    _colour_bar(figure, drawn, axes, "avoid each other  ←  0  →  go together")
     signs = (["frame: group"] if groups else []) + (["dot: passed the screen for chance"] if len(dots) else [])
     if signs:
         axes.set_xlabel("; ".join(signs), fontsize=9, color=_GREY)
@@ -293,22 +235,6 @@ def plot_association_matrix(table: pd.DataFrame, group: str | None = None) -> Fi
         From :func:`hotvae.explain.associations`.
     group : str, optional
         Which group of rows; by default the first.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        Missing columns, or an unknown group.
-
-    Examples
-    --------
-    >>> rows = [("wren", "owl", "all rows", -0.2, True), ("owl", "wren", "all rows", -0.1, True)]
-    >>> table = pd.DataFrame(rows, columns=["label_i", "label_j", "group", "effect", "kept"])
-    >>> plot_association_matrix(table).axes[0].get_xlabel()
-    'label that is present instead of absent'
     """
     own, group = _one_group(_with_columns(table, "label_i", "label_j", "group", "effect", "kept"), group)
     names = _label_order(own, "label_i", "label_j")
@@ -316,20 +242,12 @@ def plot_association_matrix(table: pd.DataFrame, group: str | None = None) -> Fi
         own.pivot(index="label_i", columns="label_j", values=column).reindex(index=names, columns=names)
         for column in ("effect", "kept")
     )
+    # A pair is (listening, flipped): rows listen, and stand on the y axis.
+    dots = np.argwhere(kept.fillna(False).to_numpy(dtype=bool))[:, ::-1]
     values = square.to_numpy(dtype=np.float64)
-    size = min(11.0, 3.2 + 0.21 * len(names))
-    figure = _figure(size + 0.8, size)
-    axes = figure.subplots()
-    widest = max(0.05, float(np.nanmax(np.abs(values), initial=0.0)))
-    drawn = axes.imshow(values, cmap="RdBu_r", norm=Normalize(-widest, widest))
-    listening, flipped = np.nonzero(kept.fillna(False).to_numpy(dtype=bool))
-    axes.plot(flipped, listening, ".", color="black", markersize=4)
-    _dress(axes, f"associations, {group}", "label that is present instead of absent", "label whose probability changes")
-    axes.grid(visible=False)
-    if len(names) <= 60:
-        axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
-        axes.set_yticks(range(len(names)), names, fontsize=8)
-    _colour_bar(figure, drawn, axes, "change of probability (dot: kept)")
+    figure, axes = _square(values, names, dots, f"associations, {group}", "change of probability (dot: kept)")
+    axes.set_xlabel("label that is present instead of absent", fontsize=10)
+    axes.set_ylabel("label whose probability changes", fontsize=10)
     return figure
 
 
@@ -338,28 +256,10 @@ def plot_network(table: pd.DataFrame, group: str | None = None, *, max_edges: in
 
     Parameters
     ----------
-    table : DataFrame
-        From :func:`hotvae.explain.associations`.
-    group : str, optional
-        Which group of rows; by default the first. Labels keep their places from group to group.
+    table, group
+        As in :func:`plot_association_matrix`; labels keep their places from group to group.
     max_edges : int
         Most lines, strongest first.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        Missing columns, or an unknown group.
-
-    Examples
-    --------
-    >>> rows = [("wren", "owl", "all rows", -0.2, True), ("owl", "wren", "all rows", -0.1, True)]
-    >>> table = pd.DataFrame(rows, columns=["label_i", "label_j", "group", "effect", "kept"])
-    >>> sorted(text.get_text() for text in plot_network(table).axes[0].texts)
-    ['owl', 'wren']
     """
     _, group = _one_group(_with_columns(table, "label_i", "label_j", "group", "effect", "kept"), group)
     pairs = pair_table(table)
@@ -398,22 +298,6 @@ def plot_association_gradient(table: pd.DataFrame, pairs: Sequence[tuple[str, st
         From :func:`hotvae.explain.associations` with groups along a gradient, in their order.
     pairs : sequence of (str, str)
         (Whose probability changes, who is present instead of absent); at most seven.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        Missing columns, or pairs that are not in the table.
-
-    Examples
-    --------
-    >>> rows = [("a", "b", "dry", 0.1, 0.0, 0.2, False), ("a", "b", "wet", 0.4, 0.3, 0.5, True)]
-    >>> table = pd.DataFrame(rows, columns=["label_i", "label_j", "group", "effect", "lower", "upper", "kept"])
-    >>> plot_association_gradient(table, [("a", "b")]).axes[0].lines[1].get_ydata().tolist()
-    [0.1, 0.4]
     """
     _with_columns(table, "label_i", "label_j", "group", "effect", "lower", "upper", "kept")
     groups = list(dict.fromkeys(str(name) for name in table["group"]))
@@ -445,22 +329,6 @@ def plot_response_curves(table: pd.DataFrame, labels: Sequence[str] | None = Non
         From :func:`hotvae.explain.response_curves`.
     labels : sequence of str, optional
         At most seven labels; by default the first.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        Missing columns, or labels that are not in the table.
-
-    Examples
-    --------
-    >>> rows = [("wet", 0.0, "wren", 0.2, 0.1, 0.3), ("wet", 1.0, "wren", 0.6, 0.5, 0.7)]
-    >>> table = pd.DataFrame(rows, columns=["feature", "value", "label", "probability", "lower", "upper"])
-    >>> plot_response_curves(table).axes[0].get_xlabel()
-    'wet'
     """
     _with_columns(table, "feature", "value", "label", "probability", "lower", "upper")
     known = list(dict.fromkeys(table["label"]))
@@ -504,27 +372,9 @@ def plot_response_surface(table: pd.DataFrame, label: str, names: tuple[str, str
         The label.
     names : (str, str)
         Names of the two features.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        Missing columns, or a label that is not in the table.
-
-    Examples
-    --------
-    >>> rows = [(0, 0, "wren", 0.1, 3), (0, 1, "wren", 0.2, 0), (1, 0, "wren", 0.3, 2), (1, 1, "wren", 0.9, 4)]
-    >>> table = pd.DataFrame(rows, columns=["value_1", "value_2", "label", "probability", "n_rows"])
-    >>> plot_response_surface(table, "wren", ("wet", "cold")).axes[0].get_ylabel()
-    'cold'
     """
     own = _with_columns(table, "value_1", "value_2", "label", "probability", "n_rows")
-    own = own[own["label"] == label]
-    if own.empty:
-        raise DataError(f"label must be in the table; got {label!r}. Check the spelling.")
+    own = _of_label(own, label)
     wide, rows = (own.pivot(index="value_2", columns="value_1", values=name) for name in ("probability", "n_rows"))
     figure = _figure(5.8, 4.6)
     axes = figure.subplots()
@@ -549,35 +399,11 @@ def plot_importance(table: pd.DataFrame, label: str = "all labels", *, max_bars:
         One label, or all.
     max_bars : int
         Most bars, longest first.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        Missing columns, or a label that is not in the table.
-
-    Examples
-    --------
-    >>> rows = [("wet", "all labels", 0.3, 0.2, 0.4), ("cold", "all labels", 0.5, 0.4, 0.6)]
-    >>> table = pd.DataFrame(rows, columns=["group", "label", "importance", "lower", "upper"])
-    >>> [text.get_text() for text in plot_importance(table).axes[0].get_yticklabels()]
-    ['cold', 'wet']
     """
     own = _with_columns(table, "group", "label", "importance", "lower", "upper")
-    own = own[own["label"] == label].sort_values("importance", ascending=False)[:max_bars]
-    if own.empty:
-        raise DataError(f"label must be in the table; got {label!r}. Check the spelling.")
-    figure = _figure(7.0, 1.2 + 0.3 * len(own))
-    axes = figure.subplots()
-    rows = np.arange(len(own))
-    axes.barh(rows, own["importance"], color=COLOURS[0], height=0.7)
-    axes.hlines(rows, own["lower"], own["upper"], color="black", linewidth=1.2)
-    axes.set_yticks(rows, [str(name) for name in own["group"]])
-    axes.invert_yaxis()
-    _dress(axes, f"importance for {label}", "rise of the deviance per cell", "")
+    own = _of_label(own, label).sort_values("importance", ascending=False)[:max_bars]
+    figure = _bars(own, "importance", "group", f"importance for {label}", "rise of the deviance per cell")
+    figure.axes[0].hlines(np.arange(len(own)), own["lower"], own["upper"], color="black", linewidth=1.2)
     return figure
 
 
@@ -590,35 +416,10 @@ def plot_deviance_partition(table: pd.DataFrame, label: str = "all labels") -> F
         From :func:`hotvae.explain.deviance_partition`.
     label : str
         One label, or all.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        Missing columns, or a label that is not in the table.
-
-    Examples
-    --------
-    >>> rows = [("all labels", "environment", 0.4), ("all labels", "unexplained", 0.6)]
-    >>> table = pd.DataFrame(rows, columns=["label", "part", "share"])
-    >>> [float(bar.get_width()) for bar in plot_deviance_partition(table).axes[0].patches]
-    [0.4, 0.6]
     """
-    own = _with_columns(table, "label", "part", "share")
-    own = own[own["label"] == label]
-    if own.empty:
-        raise DataError(f"label must be in the table; got {label!r}. Check the spelling.")
-    figure = _figure(6.5, 1.2 + 0.35 * len(own))
-    axes = figure.subplots()
+    own = _of_label(_with_columns(table, "label", "part", "share"), label)
     colours = [_GREY if part == "unexplained" else COLOURS[0] for part in own["part"]]
-    axes.barh(np.arange(len(own)), own["share"], color=colours, height=0.7)
-    axes.set_yticks(np.arange(len(own)), [str(part) for part in own["part"]])
-    axes.invert_yaxis()
-    _dress(axes, f"parts of the deviance of {label}", "share of the null deviance", "")
-    return figure
+    return _bars(own, "share", "part", f"parts of the deviance of {label}", "share of the null deviance", colours)
 
 
 def plot_richness_interval(
@@ -640,15 +441,6 @@ def plot_richness_interval(
         What is counted.
     coastline : bool or None
         Draw land; None does so when the names say that the coordinates are degrees.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        Missing columns, or land asked for coordinates that are no degrees.
 
     Examples
     --------
@@ -689,15 +481,6 @@ def plot_species_map(
     coordinate_names, coastline
         As in :func:`plot_richness_interval`.
 
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    DataError
-        As in :func:`plot_richness_interval`.
-
     Examples
     --------
     >>> table = pd.DataFrame({"lon": [-5.0, 0.0], "lat": [50.0, 52.0], "probability": [0.1, 0.8], "observed": [0, 1]})
@@ -716,6 +499,36 @@ def plot_species_map(
         found = (table["observed"] == 1).to_numpy()
         axes.scatter(x[found], y[found], s=34, facecolors="none", edgecolors="black", linewidths=1, label="found here")
         axes.legend(loc="lower left", fontsize=9, frameon=True)
+    return figure
+
+
+def _square(
+    values: FloatArray, names: Sequence[str], dots: npt.NDArray[Any], title: str, unit: str
+) -> tuple[Figure, Axes]:
+    """Draw a table of associations in red and blue, with dots at (column, row)."""
+    size = min(11.0, 3.0 + 0.21 * len(names))
+    figure = _figure(size + 0.7, size)
+    axes = figure.subplots()
+    widest = max(0.05, float(np.nanmax(np.abs(values), initial=0.0)))
+    drawn = axes.imshow(values, cmap="RdBu_r", norm=Normalize(-widest, widest))
+    axes.plot(dots[:, 0], dots[:, 1], ".", color="black", markersize=4)
+    _dress(axes, title, "", "")
+    axes.grid(visible=False)
+    if len(names) <= 60:  # more cannot be read
+        axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
+        axes.set_yticks(range(len(names)), names, fontsize=8)
+    _colour_bar(figure, drawn, axes, unit)
+    return figure, axes
+
+
+def _bars(own: pd.DataFrame, lengths: str, names: str, title: str, unit: str, colours: Any = COLOURS[0]) -> Figure:
+    """Draw a bar for each row, the first on top."""
+    figure = _figure(7.0, 1.2 + 0.3 * len(own))
+    axes = figure.subplots()
+    axes.barh(np.arange(len(own)), own[lengths], color=colours, height=0.7)
+    axes.set_yticks(np.arange(len(own)), [str(name) for name in own[names]])
+    axes.invert_yaxis()
+    _dress(axes, title, unit, "")
     return figure
 
 
@@ -742,8 +555,7 @@ def _place_map(
     west, south = low[[x, y]] - margin[[x, y]]
     east, north = high[[x, y]] + margin[[x, y]]
     if columns is not None and coastline is not False:
-        box = (max(west, -180.0), max(south, -90.0), min(east, 180.0), min(north, 90.0))
-        for ring in land_rings(box):
+        for ring in land_rings((west, south, east, north)):
             axes.add_patch(Polygon(ring, facecolor="#ece7dc", edgecolor="#b9ae98", linewidth=0.6, zorder=0))
     top = float(values.max()) if len(values) else 1.0
     low_value = float(values.min()) if unit != "probability" else 0.0
@@ -764,6 +576,13 @@ def _with_columns(table: pd.DataFrame, *names: str) -> pd.DataFrame:
     if missing:
         raise DataError(f"table must have the columns {listed(names, len(names))}; got none named {listed(missing)}.")
     return table
+
+
+def _of_label(table: pd.DataFrame, label: str) -> pd.DataFrame:
+    own = table[table["label"] == label]
+    if own.empty:
+        raise DataError(f"label must be in the table; got {label!r}. Check the spelling.")
+    return own
 
 
 def _one_group(table: pd.DataFrame, group: str | None) -> tuple[pd.DataFrame, str]:

@@ -1,7 +1,7 @@
 """The one training loop: epochs, selection on validation rows, history, resuming.
 
-The loop knows neither HOT-VAE nor any other model: it is given a network, a function that returns named loss
-terms per row, and their weights. Each epoch draws its randomness from the seed and its own number alone, so that a
+The loop knows neither HOT-VAE nor any other model: a network returns named loss terms per row, and their weights come
+beside it. Each epoch draws its randomness from the seed and its own number alone, so that a
 run that was killed and resumed ends with the same weights as one that was left in peace.
 """
 
@@ -10,67 +10,38 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor, nn
 
 from hotvae.checkpoint import read_tensors, write_tensors
-from hotvae.config import TrainConfig, require_count
-from hotvae.errors import ConfigError, DataError, DataWarning, TrainingError
+from hotvae.errors import DataError, DataWarning, TrainingError
+from hotvae.features.rows import Rows
 from hotvae.features.tokens import TokenRows
 from hotvae.metrics import METRICS, THRESHOLDS, score
-from hotvae.training.progress import Progress, Silent
-
-Matrix = NDArray[np.floating[Any]] | sparse.csr_array | sparse.csr_matrix | TokenRows
-Terms = Callable[[Tensor, Tensor], Mapping[str, Tensor]]
+from hotvae.training.prediction import choose_device, owned_randomness, predict_network, to_tensor, torch_threads
+from hotvae.training.progress import make_progress
+from hotvae.training.settings import WHERE, Training
 
 
 class Network(Protocol):
-    """What the loop and the predictor ask of a network: probabilities of a batch."""
+    """What the loop asks of a network, beside being an ``nn.Module``."""
 
-    def predict(self, features: Tensor) -> Tensor:
-        """Return probabilities of shape (batch, label)."""
+    def loss(self, features: Tensor, labels: Tensor, base_logits: Tensor | None) -> Mapping[str, Tensor]:
+        """Return the loss terms of a batch by name, each a number per row."""
         ...
 
-
-@dataclass(frozen=True)
-class Rows:
-    """Features and labels of a set of rows, scaled and ready for the network.
-
-    Attributes
-    ----------
-    features : ndarray or CSR of shape (n_samples, n_features), or TokenRows
-        Sparse rows are made dense one mini-batch at a time; tokens become whole numbers, padded with 0.
-    labels : ndarray of shape (n_samples, n_labels)
-        0, 1 or NaN.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> len(Rows(np.zeros((3, 2), dtype=np.float32), np.zeros((3, 1), dtype=np.float32)))
-    3
-    """
-
-    features: Matrix
-    labels: NDArray[np.floating[Any]]
-
-    def __len__(self) -> int:
-        return int(self.features.shape[0])
-
-    def batch(self, rows: NDArray[np.intp], device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return the features and labels of some rows as tensors."""
-        return _tensor(self.features, rows, device), torch.from_numpy(self.labels[rows]).to(device)
+    def predict(self, features: Tensor, base_logits: Tensor | None) -> Tensor:
+        """Return probabilities of shape (batch, label)."""
+        ...
 
 
 @dataclass
@@ -82,18 +53,13 @@ class History:
     records : list of dict
         One entry per epoch: ``epoch``, ``loss``, each term as ``loss_<term>``, ``learning_rate``, ``seconds`` and,
         with validation rows, ``validation_log_loss``, ``validation_macro_f1`` and ``validation_<metric>`` of the
-        selection metric with its ``threshold``. A network that can be told labels (its ``conditional`` is True and it
-        has ``predict_given``) also has ``validation_told_log_loss``, that of one half of the labels given the other;
-        it chooses the epoch where the network says so (``selects_told``).
+        selection metric with its ``threshold``. A network that can be given labels (its ``conditional`` is True and it
+        has ``predict_given``) also has ``validation_given_log_loss``, that of one half of the labels given the other;
+        it chooses the epoch where the network says so (``selects_by_given``).
     best_epoch : int
         The epoch whose weights were kept, counted from 1.
     stopped : str
         Why training ended: ``"max_epochs"``, ``"patience"`` or ``"non-finite loss"``.
-
-    Examples
-    --------
-    >>> History([{"epoch": 1, "loss": 0.5}]).column("loss")
-    [0.5]
     """
 
     records: list[dict[str, Any]] = field(default_factory=list)
@@ -111,17 +77,16 @@ class _Job:
 
     network: nn.Module
     optimizer: torch.optim.Optimizer
-    terms: Terms
     weights: Mapping[str, float]
     train: Rows
     validation: Rows | None
-    config: TrainConfig
+    training: Training
     seed: int
     device: torch.device
 
     @property
     def steps_per_epoch(self) -> int:
-        return max(1, math.ceil(len(self.train) / self.config.batch_size))
+        return max(1, math.ceil(len(self.train) / self.training.batch_size))
 
 
 @dataclass
@@ -137,43 +102,34 @@ class _State:
 
 def fit_network(
     network: nn.Module,
-    terms: Terms,
     weights: Mapping[str, float],
     train: Rows,
     validation: Rows | None,
-    config: TrainConfig,
+    training: Training,
     *,
     seed: int = 0,
-    device: str | torch.device = "cpu",
-    progress: Progress | None = None,
-    state_file: str | os.PathLike[str] | None = None,
+    title: str = "",
     identity: Any = None,
 ) -> History:
-    """Train a network and leave it with the weights of its best epoch.
+    """Train a network and leave it with the weights of its best epoch, on the CPU.
 
     Parameters
     ----------
     network : nn.Module
-        Has ``predict(features)`` that returns probabilities; changed in place.
-    terms : callable
-        ``terms(features, labels)`` returns named loss terms of shape (batch,).
+        A :class:`Network`; changed in place. It may have ``begin_epoch(epoch)``, called before every epoch, and with
+        None when training is over.
     weights : mapping of str to float
-        Weight of each term.
+        Weight of each loss term.
     train, validation : Rows
         Training rows; rows that choose the epoch. Without validation rows the last epoch is kept.
-    config : TrainConfig
-        Epochs, step size, selection metric and the like.
+    training : Training
+        Epochs, step size, selection metric, device, progress and the like.
     seed : int
         Decides the order of rows, the latent noise and dropout.
-    device : str or torch.device
-        Where the network is trained.
-    progress : Progress, optional
-        Told of every epoch.
-    state_file : path, optional
-        Written after every epoch and resumed from when it exists.
+    title : str
+        What the progress calls it.
     identity : JSON-able, optional
-        What else makes this run what it is, such as settings inside ``terms``; a state file of another identity is
-        refused.
+        What else makes this run what it is; a state file of another identity is refused.
 
     Returns
     -------
@@ -189,306 +145,123 @@ def fit_network(
 
     Examples
     --------
-    >>> import numpy as np, torch
+    >>> import numpy as np
     >>> from hotvae.config import NetConfig
-    >>> from hotvae.net.losses import bce_loss
     >>> from hotvae.net.model import PlainNet
     >>> x = np.linspace(-1, 1, 64, dtype=np.float32)[:, None]
     >>> rows = Rows(x, (x > 0).astype(np.float32))
     >>> net = PlainNet(1, 1, NetConfig(encoder_widths=(16,), encoder_dropout=0.0))
-    >>> config = TrainConfig(max_epochs=20, learning_rate=0.02)
-    >>> history = fit_network(net, lambda x, y: {"bce": bce_loss(net(x), y)}, {"bce": 1.0}, rows, rows, config)
+    >>> history = fit_network(net, {"bce": 1.0}, rows, rows, Training(max_epochs=20, learning_rate=0.02))
     >>> history.records[-1]["validation_macro_f1"]
     1.0
     """
-    if config.selection_metric not in METRICS:
-        raise ConfigError(
-            f"selection_metric must be one of {', '.join(METRICS)}; got {config.selection_metric!r}. Choose one."
-        )
-    if np.isnan(train.labels).all():
+    training = training.checked()
+    if np.isnan(train.observed()).all():
         raise DataError(
             f"training labels must hold an observed value; got none ({len(train)} rows). Check the label columns."
         )
-    device = torch.device(device)
+    device = choose_device(training.device)
     network.to(device)
-    optimizer = _make_optimizer(network, config)
-    job = _Job(network, optimizer, terms, weights, train, validation, config, seed, device)
+    optimizer = _make_optimizer(network, training)
+    job = _Job(network, optimizer, weights, train, validation, training, seed, device)
     state = _State(average=_snapshot(network), best=_snapshot(network))
     fingerprint = _fingerprint(job, identity)
-    if state_file is not None and Path(state_file).exists():
-        _resume(job, state, Path(state_file), fingerprint)
-    progress = progress or Silent()
+    state_file = None if training.state_file is None else Path(training.state_file)
+    if state_file is not None and state_file.exists():
+        _resume(job, state, state_file, fingerprint)
     # A network may change with the epochs, as HOT-VAE does when its labels begin to pass messages.
     begin_epoch: Callable[[int | None], None] = getattr(network, "begin_epoch", lambda epoch: None)
 
-    with progress:
-        progress.start(config.max_epochs, state.history.records)
+    with torch_threads(training.n_threads), make_progress(training.progress, title) as progress:
+        progress.start(training.max_epochs, state.history.records)
         while not state.history.stopped:
             epoch = len(state.history.records) + 1
             started = time.perf_counter()
             begin_epoch(epoch)
             with owned_randomness(seed, epoch, device):
-                record = _train_epoch(job, state, epoch)
+                record = train_epoch(job, state, epoch)
             if "failed" not in record:
                 _select(job, state, record)
             if "failed" in record:
-                _stop_on_failure(record["failed"], epoch, state, config)
+                _stop_on_failure(record["failed"], epoch, state, training)
                 break
             record["seconds"] = time.perf_counter() - started
             state.history.records.append(record)
-            if epoch >= config.max_epochs:
+            if epoch >= training.max_epochs:
                 state.history.stopped = "max_epochs"
-            elif config.patience and validation is not None and epoch - state.history.best_epoch >= config.patience:
+            elif training.patience and validation is not None and epoch - state.history.best_epoch >= training.patience:
                 state.history.stopped = "patience"
             if state_file is not None:
-                _write_state(job, state, Path(state_file), fingerprint)
+                _write_state(job, state, state_file, fingerprint)
             progress.epoch(record)
 
     begin_epoch(None)
     network.load_state_dict(state.best)
     network.eval()
+    network.to("cpu")
     return state.history
 
 
-def predict_network(
-    predict: Callable[..., Tensor],
-    features: Matrix,
-    beside: NDArray[Any] | None = None,
-    *,
-    device: str | torch.device = "cpu",
-    batch_size: int = 256,
-) -> NDArray[np.floating[Any]]:
-    """Probabilities of many rows, a batch at a time.
-
-    Every batch has the same shape, the last one filled up with zeros, so that a row takes the same path through
-    the same kernels whatever its companions.
-
-    Parameters
-    ----------
-    predict : callable
-        Maps a batch of features to probabilities; usually ``network.predict``.
-    features : ndarray or CSR of shape (n_samples, n_features), or TokenRows
-        Scaled features.
-    beside : ndarray of shape (n_samples, ...), optional
-        A second input of every row, such as the labels that are known.
-    device : str or torch.device
-        Where the network lives.
-    batch_size : int
-        Rows of a batch.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_labels)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> predict_network(lambda x: x.sigmoid(), np.zeros((3, 2), dtype=np.float32)).shape
-    (3, 2)
-    """
-    device = torch.device(device)
-    n_rows = int(features.shape[0])
-    if isinstance(features, TokenRows):
-        # Rows of one padded length go together: a row's shape, too, is its own affair.
-        widths = _padded_length(features.lengths)
-        out: NDArray[np.floating[Any]] | None = None
-        for width in np.unique(widths):
-            rows = np.flatnonzero(widths == width)
-            part = _predict_rows(predict, features, beside, rows, device, batch_size, int(width))
-            if out is None:
-                out = np.empty((n_rows, *part.shape[1:]), dtype=part.dtype)
-            out[rows] = part
-        if out is not None:
-            return out
-    return _predict_rows(predict, features, beside, np.arange(n_rows), device, batch_size, None)
-
-
-def _predict_rows(
-    predict: Callable[..., Tensor],
-    features: Matrix,
-    beside: NDArray[Any] | None,
-    chosen: NDArray[np.intp],
-    device: torch.device,
-    batch_size: int,
-    n_tokens: int | None,
-) -> NDArray[np.floating[Any]]:
-    parts = []
-    with torch.inference_mode():
-        for start in range(0, max(1, len(chosen)), batch_size):  # no rows: the filler alone tells the width
-            rows = chosen[start : start + batch_size]
-            # 0 would be an empty row of tokens; 1 is a token like any other.
-            inputs = [_filled(_tensor(features, rows, device, n_tokens), batch_size, 0 if n_tokens is None else 1)]
-            if beside is not None:
-                inputs.append(_filled(torch.from_numpy(beside[rows]).to(device), batch_size, 0))
-            parts.append(predict(*inputs)[: len(rows)].cpu().numpy())
-    return np.concatenate(parts)
-
-
-def _filled(inputs: Tensor, n_rows: int, value: int) -> Tensor:
-    if len(inputs) == n_rows:
-        return inputs
-    return torch.cat([inputs, inputs.new_full((n_rows - len(inputs), *inputs.shape[1:]), value)])
-
-
-def choose_device(device: str) -> torch.device:
-    """Resolve ``"auto"`` to the best device at hand and check a named one.
-
-    Parameters
-    ----------
-    device : {"auto", "cpu", "cuda", "mps"} or any torch device name
-        ``"auto"`` takes CUDA, then Apple's GPU, then the CPU.
-
-    Returns
-    -------
-    torch.device
-
-    Raises
-    ------
-    ConfigError
-        When the device is unknown or absent.
-
-    Examples
-    --------
-    >>> choose_device("cpu")
-    device(type='cpu')
-    """
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device == "auto":
-        device = next(name for name in ("cuda", "mps", "cpu") if available[name])
-    try:
-        chosen = torch.device(device)
-    except RuntimeError:
-        chosen = None
-    if chosen is None or not available.get(chosen.type, False):
-        at_hand = ", ".join(name for name, there in available.items() if there)
-        raise ConfigError(f"device must be 'auto' or one at hand ({at_hand}); got {device!r}. Use device='auto'.")
-    return chosen
-
-
-@contextmanager
-def torch_threads(n_threads: int | None) -> Iterator[None]:
-    """Use ``n_threads`` inside the block and give the old number back after it; None leaves it alone.
-
-    Raises
-    ------
-    ConfigError
-        When the number is not 1 or more.
-
-    Examples
-    --------
-    >>> with torch_threads(1):
-    ...     torch.get_num_threads()
-    1
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(before if n_threads is None else require_count("n_threads", n_threads))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def owned_randomness(seed: int, stream: int, device: torch.device | None = None) -> Iterator[None]:
-    """Draw from a stream of our own inside the block; the caller's generators are left as they were.
-
-    Parameters
-    ----------
-    seed, stream : int
-        Together they decide the numbers.
-    device : torch.device, optional
-        A GPU whose generator is used too.
-
-    Examples
-    --------
-    >>> with owned_randomness(0, 1):
-    ...     first = torch.rand(1)
-    >>> with owned_randomness(0, 1):
-    ...     bool(torch.rand(1) == first)
-    True
-    """
-    gpu = device is not None and device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if gpu else [], enabled=True):
-        number = int(np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0] >> 1)
-        # torch.manual_seed would also reset every GPU of the caller.
-        (torch.default_generator if device is None or device.type == "cpu" else torch).manual_seed(number)
-        yield
-
-
-def _tensor(features: Matrix, rows: NDArray[np.intp], device: torch.device, n_tokens: int | None = None) -> Tensor:
-    picked = features[rows]
-    if isinstance(picked, TokenRows):
-        return torch.from_numpy(picked.padded(n_tokens)).to(device)
-    dense = picked.toarray() if sparse.issparse(picked) else picked
-    return torch.from_numpy(np.ascontiguousarray(dense)).to(device)
-
-
-def _padded_length(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Length to which a row is padded for prediction: at most a quarter longer than it is, or 8."""
-    step = np.maximum(8, 2 ** np.floor(np.log2(np.maximum(lengths, 1))).astype(np.int64) // 4)
-    padded: NDArray[np.int64] = -(-lengths // step) * step
-    return padded
-
-
-def _make_optimizer(network: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+def _make_optimizer(network: nn.Module, training: Training) -> torch.optim.Optimizer:
     # Decay shrinks maps, not offsets: vectors (biases, norms) are left alone.
     parameters = [p for p in network.parameters() if p.requires_grad]
     groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": training.weight_decay},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
     # fused: one pass over all weights instead of a dozen small operations on each
-    if config.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
-    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)
+    if training.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=training.learning_rate, fused=True)
+    return torch.optim.AdamW(groups, lr=training.learning_rate, fused=True)
 
 
-def learning_rate_at(step: int, steps_per_epoch: int, config: TrainConfig) -> float:
+def learning_rate_at(step: int, steps_per_epoch: int, training: Training) -> float:
     """Step size of a step: linear warm-up, then constant or a half cosine down to 0.
 
     Examples
     --------
-    >>> config = TrainConfig(max_epochs=10, warmup_epochs=1, learning_rate=1.0)
-    >>> [round(learning_rate_at(step, 10, config), 3) for step in (0, 9, 10, 55, 99)]
+    >>> training = Training(max_epochs=10, warmup_epochs=1, learning_rate=1.0)
+    >>> [round(learning_rate_at(step, 10, training), 3) for step in (0, 9, 10, 55, 99)]
     [0.1, 1.0, 1.0, 0.5, 0.0]
     """
-    n_warmup = config.warmup_epochs * steps_per_epoch
-    rate = config.learning_rate * min(1.0, (step + 1) / n_warmup if n_warmup > 0 else 1.0)
-    if config.schedule == "constant":
+    n_warmup = training.warmup_epochs * steps_per_epoch
+    rate = float(training.learning_rate) * min(1.0, (step + 1) / n_warmup if n_warmup > 0 else 1.0)
+    if training.schedule == "constant":
         return rate
-    n_after = max(1.0, config.max_epochs * steps_per_epoch - n_warmup)
+    n_after = max(1.0, training.max_epochs * steps_per_epoch - n_warmup)
     progress = min(1.0, max(0.0, (step - n_warmup) / n_after))
     return rate * 0.5 * (1 + math.cos(math.pi * progress))
 
 
-def _train_epoch(job: _Job, state: _State, epoch: int) -> dict[str, Any]:
+def train_epoch(job: _Job, state: _State, epoch: int) -> dict[str, Any]:
     """Pass over the training rows once; the record has ``failed`` when something was not finite."""
-    network, config, weights = job.network, job.config, job.weights
+    network, training, weights = job.network, job.training, job.weights
+    loss_of = cast(Network, network).loss
     network.train()
     order = np.random.default_rng([job.seed, epoch]).permutation(len(job.train))
     totals: dict[str, float] = {}
     n_rows = 0.0
     rate = 0.0
     for rows in _batches(order, job.train.features, job.steps_per_epoch, np.random.default_rng([job.seed, epoch, 1])):
-        rate = learning_rate_at(state.step, job.steps_per_epoch, config)
+        rate = learning_rate_at(state.step, job.steps_per_epoch, training)
         for group in job.optimizer.param_groups:
             group["lr"] = rate
-        features, labels = job.train.batch(rows, job.device)
+        features, labels, base_logits = _batch(job.train, rows, job.device)
         n_observed = float((~torch.isnan(labels)).any(-1).sum())
         if n_observed == 0:
             continue
-        means = {name: term.sum() / n_observed for name, term in job.terms(features, labels).items()}
+        means = {name: term.sum() / n_observed for name, term in loss_of(features, labels, base_logits).items()}
         loss = torch.stack([weights[name] * mean for name, mean in means.items()]).sum()
         if not torch.isfinite(loss):
             return {"failed": {name: mean.item() for name, mean in means.items()}}
         job.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(network.parameters(), config.clip_norm or math.inf)
+        norm = nn.utils.clip_grad_norm_(network.parameters(), training.clip_norm or math.inf)
         if not torch.isfinite(norm):
             return {"failed": {"gradient": norm.item()}}
         job.optimizer.step()
         state.step += 1
-        _update_average(network, state, config.average_decay)
+        _update_average(network, state, training.average_decay)
         for name, mean in {"loss": loss, **{f"loss_{k}": v for k, v in means.items()}}.items():
             totals[name] = totals.get(name, 0.0) + float(mean.detach()) * n_observed
         n_rows += n_observed
@@ -499,8 +272,18 @@ def _train_epoch(job: _Job, state: _State, epoch: int) -> dict[str, Any]:
     }
 
 
+def _batch(rows: Rows, index: NDArray[np.intp], device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return features, labels and base logits of some rows as tensors."""
+    labels, base = rows.observed()[index], rows.base_logits
+    return (
+        to_tensor(rows.features, index, device),
+        torch.from_numpy(labels).to(device),
+        None if base is None else torch.from_numpy(base[index]).to(device),
+    )
+
+
 def _batches(
-    order: NDArray[np.intp], features: Matrix, n_batches: int, random: np.random.Generator
+    order: NDArray[np.intp], features: Any, n_batches: int, random: np.random.Generator
 ) -> list[NDArray[np.intp]]:
     """Cut the shuffled rows into batches; rows of tokens travel with rows of like length, which spares padding."""
     if not isinstance(features, TokenRows):
@@ -529,25 +312,27 @@ def _select(job: _Job, state: _State, record: dict[str, Any]) -> None:
     raw = _snapshot(network)
     network.load_state_dict(state.average)
     network.eval()
-    probs = predict_network(cast(Network, network).predict, validation.features, device=job.device)
-    told = _told_half(job)
-    if told is not None:
-        told_probs = predict_network(cast(Any, network).predict_given, told.features, told.known, device=job.device)
+    features, labels, base = validation.features, validation.observed(), validation.base_logits
+    probs = predict_network(cast(Network, network).predict, features, base, device=job.device)
+    halves = _given_half(job)
+    if halves is not None:
+        given, target = halves
+        given_probs = predict_network(cast(Any, network).predict_given, features, given, base, device=job.device)
     network.load_state_dict(raw)
     if not np.isfinite(probs).all():
         record["failed"] = {"validation probabilities": float(probs[~np.isfinite(probs)][0])}
         return
-    metric = job.config.selection_metric
+    metric = job.training.selection_metric
     # The loss and the paper's choice are always recorded, so that curves can be compared between runs.
     for name in dict.fromkeys(("log_loss", "macro_f1", metric)):
-        record[f"validation_{name}"], threshold = score(validation.labels, probs, name, THRESHOLDS)
+        record[f"validation_{name}"], threshold = score(labels, probs, name, THRESHOLDS)
         if name == metric and threshold is not None:
             record["threshold"] = threshold
     value = record[f"validation_{metric}"]
-    if told is not None:
-        record["validation_told_log_loss"] = score(told.labels, told_probs, "log_loss", THRESHOLDS)[0]
-        if getattr(network, "selects_told", False):
-            value = record["validation_told_log_loss"]
+    if halves is not None:
+        record["validation_given_log_loss"] = score(target, given_probs, "log_loss", THRESHOLDS)[0]
+        if getattr(network, "selects_by_given", False):
+            value = record["validation_given_log_loss"]
     if epoch == 1 and math.isnan(value):
         warnings.warn(
             f"selection_metric {metric!r} is undefined on the validation rows; the last epoch is kept.",
@@ -559,37 +344,29 @@ def _select(job: _Job, state: _State, record: dict[str, Any]) -> None:
         state.best, state.best_value, state.history.best_epoch = _copied(state.average), value, epoch
 
 
-class _Told(NamedTuple):
-    """Validation rows of which one half of the labels is known and the other half asked for."""
-
-    features: Matrix
-    known: NDArray[np.floating[Any]]
-    labels: NDArray[np.floating[Any]]
-
-
-def _told_half(job: _Job) -> _Told | None:
-    """Choose the halves, the same in every epoch; None where nothing can be told, or nothing asked for."""
+def _given_half(job: _Job) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Part the validation labels into given ones and targets, alike in every epoch; None where there are no targets."""
     if job.validation is None or not getattr(job.network, "conditional", False):
         return None
-    labels = job.validation.labels
-    is_known = np.random.default_rng([job.seed, 2]).random(labels.shape) < 0.5
+    labels = job.validation.observed()
+    is_given = np.random.default_rng([job.seed, 2]).random(labels.shape) < 0.5
     gap = labels.dtype.type(np.nan)
-    asked = np.where(is_known, gap, labels)
-    if np.isnan(asked).all():  # so few labels were observed that none is left to ask for
+    target = np.where(is_given, gap, labels)
+    if np.isnan(target).all():  # so few labels were observed that no target is left
         return None
-    return _Told(job.validation.features, np.where(is_known, labels, gap), asked)
+    return np.where(is_given, labels, gap), target
 
 
-def _stop_on_failure(failed: Mapping[str, float], epoch: int, state: _State, config: TrainConfig) -> None:
+def _stop_on_failure(failed: Mapping[str, float], epoch: int, state: _State, training: Training) -> None:
     culprit = next((name for name, value in failed.items() if not math.isfinite(value)), "their weighted sum")
     causes = {
         "kl": "the latent variances ran away; a smaller kl weight or learning rate helps",
-        "ranking": "the ranking term overflowed; a smaller ranking weight or scale helps",
+        "ranking": "the ranking term overflowed; a smaller ranking weight helps",
     }
     cause = causes.get(culprit, "the step size is too large, or feature values are extreme; lower learning_rate")
     message = (
         f"training loss must stay finite; got {failed.get(culprit, math.inf)} in term {culprit!r} "
-        f"(epoch {epoch}, learning_rate {config.learning_rate:g}). Likely cause: {cause}."
+        f"(epoch {epoch}, learning_rate {training.learning_rate:g}). Likely cause: {cause}."
     )
     if not state.history.records:
         raise TrainingError(message)
@@ -615,19 +392,23 @@ def _fingerprint(job: _Job, identity: Any) -> str:
         for key, value in vars(part).items()
         if key != "training" and isinstance(value, bool | int | float | str)
     ]
-    settings = [job.config.to_dict(), dict(job.weights), job.seed, identity]
-    digest = hashlib.sha256(json.dumps([*settings, shapes, plain], sort_keys=True).encode())
+    how = {name: value for name, value in job.training.get_params().items() if name not in WHERE}
+    settings = [how, dict(job.weights), job.seed, identity]
+    # A grid of numpy's numbers gives settings that JSON does not know.
+    text = json.dumps([*settings, shapes, plain], sort_keys=True, default=lambda number: number.item())
+    digest = hashlib.sha256(text.encode())
     arrays = [mask.cpu().numpy() for mask in job.network.buffers() if not mask.is_floating_point()]
     for rows in (job.train, job.validation):
         if rows is not None:
-            arrays += [*_arrays(rows.features), rows.labels]
+            tables = (rows.labels, rows.base_logits)
+            arrays += [*_arrays(rows.features), *(table for table in tables if table is not None)]
     for array in arrays:
         digest.update(f"{array.shape} {array.dtype}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
-def _arrays(features: Matrix) -> list[NDArray[Any]]:
+def _arrays(features: Any) -> list[NDArray[Any]]:
     if isinstance(features, TokenRows):
         return [features.tokens, features.starts]
     if isinstance(features, np.ndarray):

@@ -113,13 +113,7 @@ class Bar(Silent):
 
 
 def summary(record: dict[str, Any]) -> str:
-    """Put the loss and the validation values of an epoch in a few words.
-
-    Examples
-    --------
-    >>> summary({"epoch": 3, "loss": 0.51234, "validation_macro_f1": 0.7, "seconds": 1.5})
-    'loss 0.5123  validation macro_f1 0.7000'
-    """
+    """Put the loss and the validation values of an epoch in a few words."""
     shown = {"loss": record["loss"]} | {
         key.replace("_", " ", 1): value for key, value in record.items() if key.startswith("validation_")
     }
@@ -144,11 +138,6 @@ def make_progress(style: Style, title: str) -> Progress:
     ------
     ConfigError
         For any other style.
-
-    Examples
-    --------
-    >>> type(make_progress("silent", "HOT-VAE")).__name__
-    'Silent'
     """
     if style not in get_args(Style):
         raise ConfigError(f"progress must be one of {listed(get_args(Style))}; got {style!r}. Choose one of them.")

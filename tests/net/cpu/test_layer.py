@@ -25,13 +25,13 @@ def decode(decoder, tokens, mask, by_hand, weights):
     return [logits.detach(), tokens.grad, *(part.grad for part in decoder.parameters() if part.grad is not None)]
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("kind", ["complete", "dense", "sparse"])
-@pytest.mark.parametrize(("n_tokens", "sharing"), [(1, "labels"), (1, "none"), (3, "labels")])
+@pytest.mark.parametrize("n_tokens", [1, 3])
 @pytest.mark.parametrize(("n_rows", "n_labels"), [(5, 1), (7, 9), (3, 120)])
-def test_decoder_by_hand__any_shape__equals_the_modules(norm, kind, n_tokens, sharing, n_rows, n_labels):
+def test_decoder_by_hand__any_shape__equals_the_modules(dropout, kind, n_tokens, n_rows, n_labels):
     torch.manual_seed(0)
-    config = NetConfig(dim=8, n_heads=2, feedforward_dim=12, norm=norm, dropout_sharing=sharing, decoder_dropout=0.0)
+    config = NetConfig(dim=8, n_heads=2, decoder_dropout=dropout)
     decoder = Decoder(n_labels, config, n_tokens == 1, graph_of(n_labels, kind)).double()
     tokens = torch.randn(n_rows, n_tokens, 8, dtype=torch.float64)
     mask = None if n_tokens == 1 else torch.arange(n_tokens) < torch.randint(1, n_tokens + 1, (n_rows, 1))
@@ -70,12 +70,3 @@ def test_decoder__checkpointing__same_values_and_gradients(n_tokens):
         found.append(decode(Decoder(9, config, n_tokens == 1).double(), tokens, None, True, weights))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
-
-
-def test_decoder__label_groups__every_label_still_hears_every_other():
-    torch.manual_seed(0)
-    decoder = Decoder(7, NetConfig(dim=8, n_heads=2, n_layers=1, label_groups=3), single_token=True).double().eval()
-    logits = decoder(torch.randn(1, 1, 8, dtype=torch.float64))
-    assert logits.shape == (1, 1, 7)
-    (heard,) = torch.autograd.grad(logits[0, 0, 0], decoder.embedding)
-    assert (heard.abs().sum(dim=1) > 0).all()

@@ -1,1 +1,1 @@
-"""Files as others publish them: ARFF, archives, pickled arrays, known layouts."""
+"""File formats of others: ARFF, package archives, pickled arrays, published layouts."""

@@ -1,4 +1,4 @@
-"""Files out of package registries: found, downloaded, verified, and only then opened.
+"""Package archives: found in registries, downloaded, verified, and only then opened.
 
 Nothing of a package is ever run or written to disk: old archives are fetched as they are, without their ``setup.py``,
 and single members are read as streams.
@@ -32,7 +32,7 @@ _NPM_SECONDS = 900
 
 
 def get_archive(archive: Archive, folder: Path, advance: Advance) -> Path:
-    """Have an archive in a folder: take the one that is there, or download it.
+    """Make an archive available in a folder: take the one that is there, or download it.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def get_archive(archive: Archive, folder: Path, advance: Advance) -> Path:
     folder : Path
         Where to keep it; made if need be.
     advance : callable
-        Is told of bytes that have come.
+        Called with the number of bytes that have arrived.
 
     Returns
     -------
@@ -52,15 +52,6 @@ def get_archive(archive: Archive, folder: Path, advance: Advance) -> Path:
     ------
     DataError
         No network, no such package, no npm, or a file that is not the right one. Nothing is left behind then.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> place = Path(tempfile.mkdtemp())
-    >>> _ = (place / "toy.tar.gz").write_bytes(b"toy")
-    >>> toy = Archive("PyPI", "toy", "1.0", "toy.tar.gz", 3, hashlib.sha256(b"toy").hexdigest())
-    >>> get_archive(toy, place, print).name
-    'toy.tar.gz'
     """
     target = folder / archive.file
     if target.is_file() and _problem(archive, target) is None:
@@ -84,13 +75,7 @@ def get_archive(archive: Archive, folder: Path, advance: Advance) -> Path:
 
 
 def not_written(file: str, folder: Path, error: OSError) -> DataError:
-    """Put a full disk or a folder without permission into words.
-
-    Examples
-    --------
-    >>> str(not_written("toy.npz", Path("toys"), OSError(28, "No space left on device")))
-    "toy.npz must be written to 'toys'; got No space left on device. Choose another folder: HOTVAE_CACHE_DIR."
-    """
+    """Put a full disk or a folder without permission into words."""
     return DataError(
         f"{file} must be written to {str(folder)!r}; got {error.strerror or error}. "
         "Choose another folder: HOTVAE_CACHE_DIR."
@@ -122,21 +107,12 @@ def read_members(archive: IO[bytes] | Path, names: Iterable[str]) -> Iterator[tu
     name : str
         A member, in the order of the archive, which is read once from front to back.
     file : binary file
-        Its bytes, to be read before the next one is asked for; nothing is extracted.
+        Its bytes, to be read before going on to the next one; nothing is extracted.
 
     Raises
     ------
     DataError
         A member that is missing, a link or device instead of a file, or a name that leads out of the archive.
-
-    Examples
-    --------
-    >>> import io, tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "toy.tar.gz"
-    >>> with tarfile.open(path, "w:gz") as tar:
-    ...     tar.addfile(tarfile.TarInfo("toy/empty.txt"))
-    >>> [(name, file.read()) for name, file in read_members(path, ["toy/empty.txt"])]
-    [('toy/empty.txt', b'')]
     """
     wanted = set(names)
     outside = [name for name in wanted if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts]
@@ -174,13 +150,6 @@ def pip_settings() -> dict[str, str]:
     -------
     dict of str to str
         Such as ``{"index-url": ...}``; only what is set.
-
-    Examples
-    --------
-    >>> from unittest.mock import patch
-    >>> with patch.dict(os.environ, PIP_NO_INDEX="1"):
-    ...     pip_settings()["no-index"]
-    '1'
     """
     by_section: dict[str, dict[str, str]] = {"global": {}, "download": {}}
     for line in _pip_config_lines():
@@ -210,7 +179,7 @@ def _finder(settings: dict[str, str]) -> Any:
     from unearth.auth import MultiDomainBasicAuth
     from unearth.fetchers import PyPIClient
 
-    # An index without the package is no news as long as another has it.
+    # An index without the package is no error as long as another has it.
     logging.getLogger("unearth").addHandler(logging.NullHandler())
     no_index = settings.get("no-index", "").lower() in ("1", "true", "yes", "on")
     indexes = [] if no_index else settings.get("index-url", "").split()
@@ -266,7 +235,7 @@ def _from_index(archive: Archive, folder: Path, advance: Advance) -> Path:
 
 
 def _links(finder: Any, wanted: str, file: str) -> list[Any]:
-    """Addresses of a file; like pip, goes by an index that does not answer as long as another has the file."""
+    """Addresses of a file; like pip, skips an index that does not answer as long as another has the file."""
     from unearth.preparer import HTTPErrors
 
     silent: Exception | None = None

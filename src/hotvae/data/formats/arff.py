@@ -1,4 +1,8 @@
-"""ARFF, the text format of many multi-label collections: dense and sparse rows, numbers and named levels."""
+"""ARFF, the text format of many multi-label collections: dense and sparse rows, numbers and named levels.
+
+Libraries read less: scipy neither text columns nor sparse rows, liac-arff (last released in 2020) neither dates nor a
+file without ``@relation``, and its messages do not name the column.
+"""
 
 import re
 from dataclasses import dataclass
@@ -13,6 +17,9 @@ from hotvae.errors import DataError, listed
 
 _ARFF_ATTRIBUTE = re.compile(r"""@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s{]+)\s*(.*)""", re.IGNORECASE)
 _ARFF_NUMERIC = ("numeric", "real", "integer")
+# A quoted part, a word (a quote inside it is a letter like any other), blanks, or a comma. Each begins with another
+# character, so that the text is read once, from left to right.
+_ARFF_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|[^\s,'"][^\s,]*+|\s++|,""")
 
 
 @dataclass(frozen=True)
@@ -44,13 +51,19 @@ def _unquoted(field: str) -> str:
     return field
 
 
-def _split(text: str, separator: str = ",") -> list[str]:
-    """Split at separators outside of quotes."""
+def _split(text: str) -> list[str]:
+    """Split at commas outside of quotes; ValueError where a quote begins a word and nothing ends it."""
     if "'" not in text and '"' not in text:
-        return [field.strip() for field in text.split(separator)]
-    fields = re.findall(rf"""((?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^{separator}'"])*)(?:{separator}|$)""", text)
-    # The pattern also matches the empty string behind a last field that ran to the end.
-    return [field.strip() for field in (fields if text.endswith(separator) else fields[:-1])]
+        return [field.strip() for field in text.split(",")]
+    starts, place = [0], 0
+    while place < len(text):
+        token = _ARFF_TOKEN.match(text, place)
+        if token is None:
+            raise ValueError(f"a quote must have its pair; got {text[place : place + 60]!r}")
+        place = token.end()
+        if token[0] == ",":
+            starts.append(place)
+    return [text[start : end - 1].strip() for start, end in zip(starts, [*starts[1:], len(text) + 1], strict=True)]
 
 
 def _attribute(line: str) -> _Attribute:
@@ -87,12 +100,6 @@ def parse_arff(text: str, source: Path) -> pd.DataFrame:
     ------
     DataError
         A line that does not fit, named by its number.
-
-    Examples
-    --------
-    >>> parse_arff("@attribute depth numeric\n@attribute wren {0,1}\n@data\n2.5,1", Path("ponds.arff"))
-       depth  wren
-    0    2.5   1.0
     """
     attributes: list[_Attribute] = []
     rows: list[dict[int, float | str | None]] = []
@@ -146,7 +153,7 @@ def _arff_frame(
     attributes: list[_Attribute], rows: list[dict[int, float | str | None]], any_sparse: bool
 ) -> pd.DataFrame:
     names = [attribute.name for attribute in attributes]
-    # Nominal {0, 1} and {FALSE, TRUE} are numbers in disguise; as such they can be labels, and stay sparse.
+    # Nominal {0, 1} and {FALSE, TRUE} are taken as numbers, so that they can be labels and stay sparse.
     numbers = [_arff_numbers(attribute) for attribute in attributes]
     # What a sparse row leaves out is 0, or the first level of a nominal attribute.
     omitted = [attribute.levels[0] if attribute.levels else None for attribute in attributes]
@@ -192,15 +199,7 @@ def _number(value: float | str | None, codes: dict[str, float] | None) -> float:
 
 
 def check_unique_columns(names: list[str], source: Path) -> None:
-    """Refuse a table with two columns of one name.
-
-    Examples
-    --------
-    >>> check_unique_columns(["wren", "wren"], Path("ponds.arff"))
-    Traceback (most recent call last):
-    ...
-    hotvae.errors.DataError: column names must be unique; got duplicate 'wren' in 'ponds.arff'. Rename one.
-    """
+    """Refuse a table with two columns of one name."""
     repeated = pd.Index(names)[pd.Index(names).duplicated()].unique()
     if len(repeated):
         raise DataError(

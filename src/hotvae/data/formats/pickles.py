@@ -1,8 +1,8 @@
-"""Arrays out of old pickles, without running what else a pickle may hold.
+"""Pickled arrays, read without running anything else a pickle may hold.
 
 A pickle is a program: it may name any function of any module and call it. The only names answered here are the three
-that numpy writes to rebuild an array, and even those are played by classes of our own, which check what they are given
-and hand numpy nothing but a shape, a number type and bytes. Any other name is refused before it is looked up.
+that numpy writes to rebuild an array, and classes of our own stand for them, which check what they are given and hand
+numpy nothing but a shape, a number type and bytes. Any other name is refused before it is looked up.
 """
 
 import math
@@ -37,16 +37,6 @@ def read_pickled_arrays(file: BinaryIO | BZ2File, keys: tuple[str, ...], where: 
     ------
     DataError
         A pickle that names anything but numpy arrays, is damaged, or holds something else.
-
-    Examples
-    --------
-    >>> import io, pickle
-    >>> read_pickled_arrays(io.BytesIO(pickle.dumps({"X": np.eye(2)}, protocol=3)), ("X",), "eye")
-    {'X': array([[1., 0.],
-           [0., 1.]])}
-    >>> read_pickled_arrays(io.BytesIO(b"cos\nsystem\n(S'ls'\ntR."), ("X",), "trap")
-    Traceback (most recent call last):
-    hotvae.errors.DataError: pickle must hold numpy arrays only; got 'os.system' (trap). ...
     """
     try:
         found = _ArrayUnpickler(file, encoding="latin1").load()
@@ -73,7 +63,7 @@ def read_pickled_arrays(file: BinaryIO | BZ2File, keys: tuple[str, ...], where: 
 
 
 class _Refused(Exception):  # noqa: N818  # a decision, not an error of ours
-    """What a pickle asked for and does not get."""
+    """A name in a pickle that is refused."""
 
 
 class _ArrayUnpickler(pickle.Unpickler):

@@ -1,4 +1,4 @@
-"""Two layouts of multi-label data that others publish in: MPVAE's npy files and LaMP's lines of text.
+"""Published layouts of multi-label data: MPVAE's npy files and LaMP's lines of text.
 
 Both come with rows for training, validation and test. Parts are numbered 0, 1, 2 in that order.
 """
@@ -57,17 +57,6 @@ def read_npy_layout(
     ------
     DataError
         A missing or damaged file, columns that do not suffice, or row numbers that do not fit.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> np.save(folder / "pond_data.npy", [[7, 0, 1, 2.5], [8, 1, 1, 3.5], [9, 1, 0, 4.5]])
-    >>> for part, rows in {"train": [2], "val": [0], "test": [1]}.items():
-    ...     np.save(folder / f"pond_{part}_idx.npy", rows)
-    >>> data, parts = read_npy_layout(folder / "pond_data.npy", n_meta=1, n_labels=2)
-    >>> data.features.ravel(), data.labels.tolist(), parts
-    (array([2.5, 3.5, 4.5]), [[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]], array([1, 2, 0], dtype=int8))
     """
     source = Path(path)
     if not source.name.endswith("_data.npy"):
@@ -100,9 +89,7 @@ def _load_npy(file: Path) -> NDArray[Any]:
     except FileNotFoundError:
         raise DataError(f"layout must have {file.name!r}; got no such file in {str(file.parent)!r}. Add it.") from None
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(
-            f"file must be an npy array of numbers; got {error} ({str(file)!r}). Save it anew with numpy.save."
-        ) from error
+        raise DataError(f"file must be an npy array of numbers; got {error} ({str(file)!r}). Save it anew.") from error
     return loaded
 
 
@@ -153,20 +140,6 @@ def read_text_layout(folder: str | os.PathLike[str], *, as_bags: bool = False, n
     ------
     DataError
         A missing file, or two files that do not have as many lines.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> rows = {"train": ("a wren sang", "bird"), "valid": ("rain", ""), "test": ("a pike", "fish")}
-    >>> for part, (words, labels) in rows.items():
-    ...     _ = (folder / f"{part}_inputs.txt").write_text(words + "\n")
-    ...     _ = (folder / f"{part}_labels.txt").write_text(labels + "\n")
-    >>> data, parts = read_text_layout(folder)
-    >>> data.features["text"].tolist(), data.label_names, data.labels.tolist()
-    (['a wren sang', 'rain', 'a pike'], ('bird', 'fish'), [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
-    >>> read_text_layout(folder, as_bags=True)[0].feature_names
-    ('a', 'pike', 'rain', 'sang', 'wren')
     """
     place = Path(folder)
     inputs: list[list[str]] = []

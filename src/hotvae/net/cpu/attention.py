@@ -44,13 +44,6 @@ class Workspace:
     ----------
     like : Tensor
         Whose number type the scratch tensors have.
-
-    Examples
-    --------
-    >>> import torch
-    >>> space = Workspace(torch.zeros(1))
-    >>> space("scores", 2, 3).shape, space("scores", 2, 3) is space("scores", 2, 3)
-    (torch.Size([2, 3]), True)
     """
 
     def __init__(self, like: Tensor) -> None:
@@ -81,36 +74,27 @@ class Workspace:
         return memory[:size].view(shape)
 
 
-class Spare:
+class WorkspacePool:
     """Workspaces nobody uses at the moment; a decoder keeps them from one pass to the next.
 
     A pass takes one out for as long as it computes, so that passes in different threads never share one. There are as
     many as there ever were passes at the same time, and they go with the decoder. They are not copied with it.
-
-    Examples
-    --------
-    >>> import torch
-    >>> spare, like = Spare(), torch.zeros(1)
-    >>> space = spare.take(like)
-    >>> spare.give(space, like)
-    >>> spare.take(like) is space, spare.take(like) is space
-    (True, False)
     """
 
     def __init__(self) -> None:
         self._free: dict[object, list[Workspace]] = {}
 
-    def __reduce__(self) -> tuple[type["Spare"], tuple[()]]:
-        return Spare, ()
+    def __reduce__(self) -> tuple[type["WorkspacePool"], tuple[()]]:
+        return WorkspacePool, ()
 
-    def take(self, like: Tensor) -> Workspace:
+    def borrow(self, like: Tensor) -> Workspace:
         """Take a workspace out, or make one."""
         try:
             return self._free[self._kind(like)].pop()
         except (KeyError, IndexError):
             return Workspace(like)
 
-    def give(self, space: Workspace, like: Tensor) -> None:
+    def put_back(self, space: Workspace, like: Tensor) -> None:
         """Put a workspace back."""
         self._free.setdefault(self._kind(like), []).append(space)
 
@@ -126,12 +110,6 @@ class Pairs(NamedTuple):
     ----------
     n_pairs, n_labels, width : int
         Heads times rows, labels, width of a head.
-
-    Examples
-    --------
-    >>> import torch
-    >>> Pairs(6, 5, 4).parts(Workspace(torch.zeros(1))).shape
-    torch.Size([3, 6, 5, 4])
     """
 
     n_pairs: int
@@ -139,7 +117,7 @@ class Pairs(NamedTuple):
     width: int
 
     def parts(self, space: Workspace) -> Tensor:
-        """Hand out queries, keys and values; whoever calls a core has filled them."""
+        """Hand out queries, keys and values; whoever attends has filled them."""
         return space("parts", 3, *self)
 
     def mixed(self, space: Workspace) -> Tensor:
@@ -164,54 +142,41 @@ class Pairs(NamedTuple):
 
 
 @runtime_checkable
-class Core(Protocol):
+class LabelAttention(Protocol):
     """Attention among labels, forward and backward."""
 
-    def collect(self, space: Workspace, pairs: Pairs) -> Tensor | None:
+    def forward(self, space: Workspace, pairs: Pairs) -> Tensor | None:
         """Fill ``mixed`` and ``totals``; return what was taken off the scores, or None if they were fine as they are.
 
         The queries are taken as they are: whoever filled them has divided them by the root of their width.
         """
 
-    def give_back(self, space: Workspace, pairs: Pairs, shift: Tensor | None) -> None:
-        """Fill ``to_parts`` from ``to_mixed`` and ``pull``; ``shift`` is what :meth:`collect` returned."""
+    def backward(self, space: Workspace, pairs: Pairs, shift: Tensor | None) -> None:
+        """Fill ``to_parts`` from ``to_mixed`` and ``pull``; ``shift`` is what :meth:`forward` returned."""
 
 
 @dataclass(frozen=True, eq=False)
-class DenseCore:
+class DenseAttention:
     """Every label listens to every other, or to those a mask allows.
 
     Parameters
     ----------
     graph : Tensor of bool of shape (label, label), optional
         Who listens to whom; None for everybody.
-
-    Examples
-    --------
-    Equal scores average the values:
-
-    >>> import torch
-    >>> space, pairs = Workspace(torch.zeros(1)), Pairs(1, 2, 1)
-    >>> query, key, value = pairs.parts(space)
-    >>> _ = query.zero_(), key.zero_(), value.copy_(torch.tensor([[[1.0], [5.0]]]))
-    >>> DenseCore().collect(space, pairs)
-    >>> pairs.mixed(space) / pairs.totals(space)
-    tensor([[[3.],
-             [3.]]])
     """
 
     graph: Bool[Tensor, "label sender"] | None = None
 
-    def collect(self, space: Workspace, pairs: Pairs) -> Tensor | None:
-        """Attend; see :class:`Core`."""
+    def forward(self, space: Workspace, pairs: Pairs) -> Tensor | None:
+        """Attend; see :class:`LabelAttention`."""
         self._collect(space, pairs, None)
         shift = needed_shift(pairs.totals(space), lambda: self._highest(space, pairs))
         if shift is not None:
             self._collect(space, pairs, shift)
         return shift
 
-    def give_back(self, space: Workspace, pairs: Pairs, shift: Tensor | None) -> None:
-        """Take gradients through the attention; see :class:`Core`."""
+    def backward(self, space: Workspace, pairs: Pairs, shift: Tensor | None) -> None:
+        """Take gradients through the attention; see :class:`LabelAttention`."""
         slopes = space.once(("slope tiles", *pairs), lambda: _slope_tiles(space, pairs))
         for tile, slope in zip(_tiles(space, pairs), slopes, strict=True):
             torch.bmm(tile.query, tile.key_across, out=tile.scores)
@@ -253,18 +218,7 @@ class DenseCore:
 
 
 def needed_shift(totals: Tensor, highest: Callable[[], Tensor]) -> Tensor | None:
-    """Find the pairs whose sums of exponentials are out of range, and what to take off their scores.
-
-    Examples
-    --------
-    >>> import torch
-    >>> needed_shift(torch.ones(2, 3, 1), highest=lambda: torch.full((2, 3, 1), 7.0)) is None
-    True
-    >>> totals = torch.tensor([[[1.0], [torch.inf]], [[1.0], [1.0]]])
-    >>> needed_shift(totals, highest=lambda: torch.full((2, 2, 1), 7.0)).squeeze(-1)
-    tensor([[7., 7.],
-            [0., 0.]])
-    """
+    """Find the pairs whose sums of exponentials are out of range, and what to take off their scores."""
     least, most = torch.aminmax(totals)
     if least.item() > LEAST_TOTAL and most.item() < MOST_TOTAL:
         return None

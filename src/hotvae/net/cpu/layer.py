@@ -11,8 +11,7 @@ differs from it in how:
 * Every residual sum, with its bias and its dropout, is one product and one pass.
 
 A *step* is what a :class:`~hotvae.net.attention.Residual` does, cut at another place: it takes the sum before a norm,
-normalises it, and returns the next sum. In this cut post-norm and pre-norm differ in one thing only: whether the next
-sum starts from the normalised states or from the sum itself.
+normalises it, and returns the next sum.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,11 +20,11 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hotvae.net.attention import DecoderLayer, LabelMessage
-from hotvae.net.cpu.attention import Core, Pairs, Spare, Workspace
+from hotvae.net.attention import DecoderLayer
+from hotvae.net.cpu.attention import LabelAttention, Pairs, Workspace, WorkspacePool
 from hotvae.types import States, TokenMask, Tokens
 
 # Numbers in the states of a block: with fewer the calls cost more than the work, with more they fall out of the cache.
@@ -39,40 +38,20 @@ _relu_backward = torch.ops.aten.threshold_backward.grad_input
 
 
 def rows_at_a_time(n_rows: int, n_labels: int, dim: int, n_states: int = CALL_STATES) -> int:
-    """Rows whose states hold at most so many numbers, in parts of nearly equal size.
-
-    Examples
-    --------
-    >>> rows_at_a_time(128, n_labels=303, dim=64), rows_at_a_time(10, n_labels=50_000, dim=64)
-    (43, 1)
-    """
+    """Rows whose states hold at most so many numbers, in parts of nearly equal size."""
     most = max(1, n_states // (n_labels * dim))
     n_parts = max(1, -(-n_rows // most))
     return max(1, -(-n_rows // n_parts))
 
 
-def covers(layer: DecoderLayer, tokens: Tokens) -> bool:
-    """Whether a layer can be computed by hand; anything else takes the modules as they are.
-
-    Not covered: other devices and number types, compilation, automatic casts, dropout on attention weights, messages
-    through groups.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from hotvae.config import NetConfig
-    >>> layer = DecoderLayer(NetConfig(dim=8, n_heads=2, attention_dropout=0.1), single_token=True)
-    >>> covers(layer, torch.zeros(2, 1, 8)), covers(layer.eval(), torch.zeros(2, 1, 8))
-    (False, True)
-    """
+def covers(tokens: Tokens) -> bool:
+    """Whether tokens can be decoded by hand; other devices, number types, compilation and automatic casts cannot."""
     return (
         tokens.device.type == "cpu"
         and tokens.dtype in (torch.float32, torch.float64)
         and len(tokens) > 0
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
-        and isinstance(layer.label_message, LabelMessage)
-        and not (layer.training and layer.label_message.attention_dropout > 0)
     )
 
 
@@ -83,33 +62,20 @@ class BlockLayer:
     ----------
     layer : DecoderLayer
         Whose weights are used; gradients reach them.
-    core : Core
+    attention : LabelAttention
         Who listens to whom.
-    spare : Spare
+    pool : WorkspacePool
         Scratch memory, shared by the layers of a decoder.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from hotvae.config import NetConfig
-    >>> from hotvae.net.cpu.attention import DenseCore
-    >>> layer = DecoderLayer(NetConfig(dim=8, n_heads=2), single_token=True).eval()
-    >>> states, tokens = torch.randn(1, 3, 8), torch.randn(4, 1, 8)
-    >>> by_hand = BlockLayer(layer, DenseCore(), Spare())
-    >>> torch.allclose(by_hand(states, tokens, None), layer(states, tokens, None, None), atol=1e-5)
-    True
     """
 
-    def __init__(self, layer: DecoderLayer, core: Core, spare: Spare) -> None:
+    def __init__(self, layer: DecoderLayer, attention: LabelAttention, pool: WorkspacePool) -> None:
         self.feature_message = layer.feature_message
         residuals: Any = layer.residuals
         self.residuals = residuals
         norms = [residual.norm for residual in residuals]
-        pre = residuals[0].pre
-        self._plan = _Plan(pre, layer.label_message.n_heads, norms[0].eps, core, spare)
-        # Post-norm: a step begins with the norm that ended the one before it, and the last norm ends the layer.
-        first, second, third = norms[1:] if pre else norms[:3]
-        self._last_norm: Any = nn.Identity() if pre else norms[3]
+        self._plan = _Plan(layer.label_message.n_heads, norms[0].eps, attention, pool)
+        # A step begins with the norm that ended the one before it, and the last norm ends the layer.
+        first, second, third, self._last_norm = norms
         self._weights = (
             *(first.weight, first.bias, *_feedforward_weights(layer.feature_feedforward)),
             *(second.weight, second.bias, *_message_weights(layer.label_message)),
@@ -125,7 +91,6 @@ class BlockLayer:
         # Drawn in the order in which the modules draw them.
         masks = [residual.dropout.mask(sums) for residual in others]
         keep = torch.is_grad_enabled()
-        # torch gives the functions of autograd no types.
         # torch has no types for autograd functions.
         last_sums = _Layer.apply(self._plan, keep, sums.contiguous(), *masks, *self._weights)  # type: ignore[no-untyped-call]
         after: States = self._last_norm(last_sums)
@@ -184,11 +149,10 @@ def _by_step(weights: Sequence[Any]) -> tuple[_FeedForward, _Message, _FeedForwa
 class _Plan:
     """What the layers of a decoder share besides weights."""
 
-    pre: bool
     n_heads: int
     eps: float
-    core: Core
-    spare: Spare
+    attention: LabelAttention
+    pool: WorkspacePool
 
     def blocks(
         self, space: Workspace, n_hidden: int, states: Sequence[Tensor], masks: Sequence[Tensor | None]
@@ -215,7 +179,7 @@ class _Layer(torch.autograd.Function):
         masks, (digest, listen, conclude) = tensors[:_N_MASKS], _by_step(tensors[_N_MASKS:])
         fourth = torch.empty_like(first)
         kept: list[Tensor | None] = []
-        space = plan.spare.take(first)
+        space = plan.pool.borrow(first)
         for block, (one, four), drop in plan.blocks(space, len(digest.inner), (first, fourth), masks):
             two, *moments = block.digest(one, digest, drop[0])
             three, *found = block.listen(two, listen, drop[1])
@@ -223,7 +187,7 @@ class _Layer(torch.autograd.Function):
             four.copy_(last)
             if keep:
                 kept += [two, three, *moments, *last_moments, *found]
-        plan.spare.give(space, first)
+        plan.pool.put_back(space, first)
         ctx.plan = plan
         ctx.save_for_backward(first, *tensors, *kept)
         return fourth
@@ -240,14 +204,14 @@ class _Layer(torch.autograd.Function):
         to_digest, to_listen, to_conclude = _by_step(results)
         # Our own copy, written over block by block: others may hold the gradient that came in.
         gradient = gradient.clone(memory_format=torch.contiguous_format)
-        space = ctx.plan.spare.take(first)
+        space = ctx.plan.pool.borrow(first)
         for block, (one, mine), drop in ctx.plan.blocks(space, len(digest.inner), (first, gradient), masks):
             two, three, *others = kept[:_N_KEPT]
             moments, last_moments, found, kept = others[:2], others[2:4], others[4:], kept[_N_KEPT:]
             slope = block.digest_backward(mine, three, last_moments, conclude, drop[2], to_conclude)
             slope = block.listen_backward(slope, two, found, listen, drop[1], to_listen)
             mine.copy_(block.digest_backward(slope, one, moments, digest, drop[0], to_digest))
-        ctx.plan.spare.give(space, first)
+        ctx.plan.pool.put_back(space, first)
         return None, None, gradient, None, None, None, *results
 
 
@@ -266,7 +230,7 @@ class _Block:
         self.hidden, self.to_hidden = space("hidden", n_states, n_hidden), space("to_hidden", n_states, n_hidden)
         self.update_of_rows, self.to_update_of_rows = space("update", *shape), space("to_update", *shape)
         self.update, self.to_update = self.update_of_rows.flatten(0, 1), self.to_update_of_rows.flatten(0, 1)
-        self.states, self.to_states = space("states", n_states, dim), space("to_states", n_states, dim)
+        self.states = space("states", n_states, dim)
         self.mixed, self.totals = self.pairs.mixed(space), self.pairs.totals(space)
         self.to_mixed, self.pull = self.pairs.to_mixed(space), self.pairs.pull(space)
         # (3, head * row, label, width) -> (3 * head, row * label, width)
@@ -282,7 +246,7 @@ class _Block:
         """Return the next sum and, for the way back, the moments of this one."""
         states, *moments = self._normalise(sums, weights)
         self._hide(states, weights)
-        return self._add(sums, states, [(self.hidden, weights.outer.t())], weights.outer_bias, mask), *moments
+        return self._add(states, [(self.hidden, weights.outer.t())], weights.outer_bias, mask), *moments
 
     def digest_backward(
         self,
@@ -302,8 +266,9 @@ class _Block:
         _relu_backward(self.to_hidden, self.hidden, 0, grad_input=self.to_hidden)
         results.inner_bias.add_(self.to_hidden.sum(0))
         torch.addmm(results.inner, self.to_hidden.t(), states, out=results.inner)
-        to_states = self._to_states(gradient, [(self.to_hidden, weights.inner)])
-        return self._through_norm(gradient, to_states, sums, moments, weights, results)
+        # The gradient of the normalised states includes that of the residual path.
+        _accumulate(gradient, [(self.to_hidden, weights.inner)])
+        return self._through_norm(gradient, sums, moments, weights, results)
 
     def _hide(self, states: Tensor, weights: _FeedForward) -> None:
         # Adding the bias afterwards is cheaper than addmm, which first fills the result with it.
@@ -315,12 +280,12 @@ class _Block:
         """Return the next sum and, for the way back, moments, answers, one over the totals, and the shift."""
         states, *moments = self._normalise(sums, weights)
         self._project(states, weights)
-        shift = self.plan.core.collect(self.space, self.pairs)
+        shift = self.plan.attention.forward(self.space, self.pairs)
         inverse = self.totals.reciprocal()
         answers = self.mixed * inverse
         of_heads = answers.view(self.plan.n_heads, len(sums), -1).unbind()
         products = list(zip(of_heads, weights.merge.unbind(), strict=True))
-        return self._add(sums, states, products, weights.merge_bias, mask), *moments, answers, inverse, shift
+        return self._add(states, products, weights.merge_bias, mask), *moments, answers, inverse, shift
 
     def listen_backward(
         self,
@@ -343,12 +308,12 @@ class _Block:
         torch.sum(torch.mul(self.to_mixed, answers, out=self.mixed), -1, keepdim=True, out=self.pull)
         states = self._normalise_again(sums, moments, weights)
         self._project(states, weights)
-        self.plan.core.give_back(self.space, self.pairs, shift)
+        self.plan.attention.backward(self.space, self.pairs, shift)
         for_each = states.expand(len(self.to_parts), -1, -1)
         torch.baddbmm(results.projection, self.to_parts.transpose(1, 2), for_each, out=results.projection)
         results.query_bias.add_(self.to_query.sum(1, keepdim=True))
-        to_states = self._to_states(gradient, list(zip(self.to_each, weights.projection.unbind(), strict=True)))
-        return self._through_norm(gradient, to_states, sums, moments, weights, results)
+        _accumulate(gradient, list(zip(self.to_each, weights.projection.unbind(), strict=True)))
+        return self._through_norm(gradient, sums, moments, weights, results)
 
     def _project(self, states: Tensor, weights: _Message) -> None:
         torch.bmm(states.expand(len(self.parts), -1, -1), weights.projection.transpose(1, 2), out=self.parts)
@@ -364,22 +329,16 @@ class _Block:
         torch.sub(sums, moments[0], out=self.states).mul_(moments[1])
         return torch.addcmul(weights.norm_bias, self.states, weights.norm, out=self.states)
 
-    def _add(
-        self, sums: Tensor, states: Tensor, products: list[tuple[Tensor, Tensor]], bias: Tensor, mask: Tensor | None
-    ) -> Tensor:
-        """Add an update, the sum of ``products`` and a bias, to where the step started; drop what the mask says.
-
-        The memory of the states, which nobody needs any more, takes the result.
-        """
-        base = sums if self.plan.pre else states
+    def _add(self, states: Tensor, products: list[tuple[Tensor, Tensor]], bias: Tensor, mask: Tensor | None) -> Tensor:
+        """Add an update, the sum of ``products`` and a bias, to the states in place; drop what the mask says."""
         if mask is None:
-            _accumulate(torch.add(base, bias, out=states), products)
+            _accumulate(torch.add(states, bias, out=states), products)
             return states
         (factor, weight), *others = products
         torch.mm(factor, weight, out=self.update)
         _accumulate(self.update, others)
         self.update.add_(bias)
-        torch.addcmul(base.view(self.shape), self.update_of_rows, mask, out=states.view(self.shape))
+        torch.addcmul(states.view(self.shape), self.update_of_rows, mask, out=states.view(self.shape))
         return states
 
     def _drop(self, gradient: Tensor, mask: Tensor | None) -> Tensor:
@@ -388,17 +347,8 @@ class _Block:
         torch.mul(gradient.view(self.shape), mask, out=self.to_update_of_rows)
         return self.to_update
 
-    def _to_states(self, gradient: Tensor, products: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """Gradient of the normalised states; post-norm it includes that of the residual path."""
-        if self.plan.pre:
-            (factor, weight), *products = products
-            gradient = torch.mm(factor, weight, out=self.to_states)
-        _accumulate(gradient, products)
-        return gradient
-
     def _through_norm(
         self,
-        gradient: Tensor,
         to_states: Tensor,
         sums: Tensor,
         moments: Sequence[Tensor],
@@ -411,7 +361,7 @@ class _Block:
         )
         results.norm.add_(to_norm)
         results.norm_bias.add_(to_bias)
-        return to_sums.add_(gradient) if self.plan.pre else to_sums
+        return to_sums
 
 
 def _accumulate(total: Tensor, products: list[tuple[Tensor, Tensor]]) -> None:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from hotvae.net.cpu.attention import HIGHEST_SCORE, Core, DenseCore, Pairs, Workspace, needed_shift
+from hotvae.net.cpu.attention import HIGHEST_SCORE, DenseAttention, LabelAttention, Pairs, Workspace, needed_shift
 
 # Places in the lists that are computed together, and numbers gathered for them at a time: used at once, in the cache.
 LIST_SLOTS = 2**12
@@ -24,7 +24,9 @@ GATHERED = 2**18
 EDGE_COST = 40
 
 
-def make_core(graph: Bool[Tensor, "label sender"] | Int[Tensor, "label sender"] | None, n_labels: int) -> Core:
+def make_attention(
+    graph: Bool[Tensor, "label sender"] | Int[Tensor, "label sender"] | None, n_labels: int
+) -> LabelAttention:
     """Choose how labels listen to each other: to all, to all but through a mask, or along lists of neighbours.
 
     Parameters
@@ -37,24 +39,16 @@ def make_core(graph: Bool[Tensor, "label sender"] | Int[Tensor, "label sender"] 
 
     Returns
     -------
-    Core
-
-    Examples
-    --------
-    >>> import torch
-    >>> type(make_core(torch.eye(100, dtype=torch.bool), 100)).__name__
-    'NeighbourCore'
-    >>> type(make_core(torch.ones(100, 100, dtype=torch.bool), 100)).__name__
-    'DenseCore'
+    LabelAttention
     """
     if graph is None:
-        return DenseCore()
+        return DenseAttention()
     if graph.dtype != torch.bool:
-        return NeighbourCore(*_edges_of_lists(graph), n_labels)
+        return SparseAttention(*_edges_of_lists(graph), n_labels)
     if int(graph.sum()) * EDGE_COST >= n_labels**2:
-        return DenseCore(graph)
+        return DenseAttention(graph)
     receiver, sender = graph.nonzero(as_tuple=True)
-    return NeighbourCore(receiver, sender, n_labels)
+    return SparseAttention(receiver, sender, n_labels)
 
 
 def _edges_of_lists(lists: Int[Tensor, "label sender"]) -> tuple[Tensor, Tensor]:
@@ -62,7 +56,7 @@ def _edges_of_lists(lists: Int[Tensor, "label sender"]) -> tuple[Tensor, Tensor]
     return receiver, lists[receiver, place]
 
 
-class NeighbourCore:
+class SparseAttention:
     """Every label listens to the senders of its edges.
 
     Parameters
@@ -71,20 +65,6 @@ class NeighbourCore:
         The edges, receivers in ascending order.
     n_labels : int
         Number of labels.
-
-    Examples
-    --------
-    The first label listens to both, the second to itself:
-
-    >>> import torch
-    >>> space, pairs = Workspace(torch.zeros(1)), Pairs(1, 2, 1)
-    >>> query, key, value = pairs.parts(space)
-    >>> _ = query.zero_(), key.zero_(), value.copy_(torch.tensor([[[1.0], [5.0]]]))
-    >>> core = NeighbourCore(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), n_labels=2)
-    >>> core.collect(space, pairs)
-    >>> pairs.mixed(space) / pairs.totals(space)
-    tensor([[[3.],
-             [5.]]])
     """
 
     def __init__(self, receiver: Int[Tensor, " edge"], sender: Int[Tensor, " edge"], n_labels: int) -> None:
@@ -104,16 +84,16 @@ class NeighbourCore:
             for lists, edges in _grouped(sender[order], receiver[order], n_labels)
         ]
 
-    def collect(self, space: Workspace, pairs: Pairs) -> Tensor | None:
-        """Attend; see :class:`~hotvae.net.cpu.attention.Core`."""
+    def forward(self, space: Workspace, pairs: Pairs) -> Tensor | None:
+        """Attend; see :class:`~hotvae.net.cpu.attention.LabelAttention`."""
         self._collect(space, pairs, None)
         shift = needed_shift(pairs.totals(space), lambda: self._highest(space, pairs))
         if shift is not None:
             self._collect(space, pairs, shift)
         return shift
 
-    def give_back(self, space: Workspace, pairs: Pairs, shift: Tensor | None) -> None:
-        """Take gradients through the attention; see :class:`~hotvae.net.cpu.attention.Core`."""
+    def backward(self, space: Workspace, pairs: Pairs, shift: Tensor | None) -> None:
+        """Take gradients through the attention; see :class:`~hotvae.net.cpu.attention.LabelAttention`."""
         query, _, value = pairs.parts(space)
         to_query, to_key, to_value = pairs.to_parts(space)
         to_mixed, pull = pairs.to_mixed(space), pairs.pull(space)

@@ -1,0 +1,452 @@
+"""What is measured: experiments, and the cells they are made of.
+
+A cell is one fit: a model with its settings, on one split of one data set, with one seed. Nothing here knows torch.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from hotvae.config import RECIPES
+from hotvae.errors import ConfigError, listed
+
+ALL_MODELS = (
+    *("hotvae", "plain", "mpvae", "lamp", "seq2seq", "c2ae", "probit", "mlknn", "sleec", "ridge", "kernel_ridge"),
+    *("logistic", "chain", "chain_ensemble", "random_forest", "extra_trees", "boosting", "prevalence"),
+)
+NEURAL = ("hotvae", "plain", "mpvae", "lamp", "seq2seq", "c2ae", "probit")
+# Cheap sets first: what can be shown early is shown early.
+TABLE_SETS = ("yeast", "scene", "sider", "bibtex", "mirflickr_tags", "reuters", "bbs_like_ebird100")
+NORBERG = ("birds", "butterfly", "plant", "trees", "vegetation")
+
+# Sets on which a fit takes minutes: experiments that compare HOT-VAE with itself have one seed there, and rivals more.
+_COSTLY = ("bibtex", "mirflickr_tags", "reuters", "bbs_like_ebird100")
+_FEW_SEEDS = {**dict.fromkeys(_COSTLY, 1), "": 3}
+# Sets whose every part is published: a model without chance in it gives the same answer for every seed.
+_FIXED_SPLITS = ("mirflickr_tags", "bbs_like_ebird100")
+# Sets whose test rows are drawn with the seed: models with fewer seeds would be compared on other rows.
+_DRAWN_TEST_ROWS = ("bbs_clark2003_2009",)
+_NO_CHANCE = ("mlknn", "ridge", "kernel_ridge", "logistic", "prevalence")
+
+TUNED = Path(__file__).with_name("tuned")
+"""Settings that a search chose for a rival: ``DATA.MODEL.toml``. What it chose for HOT-VAE is the preset of the set."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One fit and how it is measured.
+
+    Attributes
+    ----------
+    experiment, variant : str
+        Where it belongs, and its row or column there.
+    model : str
+        Short name of a model, or of a variant that is no setting (see :mod:`paper.cells`).
+    data : str
+        Named set of the catalogue, or ``virtual-SITES-SPECIES``, with ``-x2`` for interactions twice as strong.
+    split, seed : int
+        Which of the published splits, and the seed of the model and of rows that are drawn.
+    settings : dict
+        Parameters that this cell changes; presets come below them.
+    measures : tuple of str
+        Beyond measures of labels: ``"conditional"``, ``"others"`` and ``"ecology"``.
+    n_draws, n_pairs : int
+        Communities and pairs of sites, for ecology.
+
+    Examples
+    --------
+    >>> cell = Cell("tables", "mpvae", "mpvae", "yeast", seed=1)
+    >>> cell.place
+    ('tables', 'mpvae', 'yeast', 0, 1)
+    >>> cell == Cell.from_dict(cell.to_dict())
+    True
+    """
+
+    experiment: str
+    variant: str
+    model: str
+    data: str
+    split: int = 0
+    seed: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    measures: tuple[str, ...] = ("multilabel",)
+    n_draws: int = 100
+    n_pairs: int = 300
+
+    @property
+    def place(self) -> tuple[str, str, str, int, int]:
+        """Where its numbers stand: experiment, variant, data, split, seed."""
+        return (self.experiment, self.variant, self.data, self.split, self.seed)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What ``--only`` is compared with."""
+        return (
+            *(self.experiment, self.variant, self.model, self.data),
+            *(f"split={self.split}", f"seed={self.seed}"),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self) | {"measures": list(self.measures), "settings": dict(self.settings)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Cell":
+        """Build a cell from :meth:`to_dict`'s values."""
+        return cls(**{**values, "measures": tuple(values["measures"])})
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A row of an experiment: a model and what is changed about it.
+
+    Attributes
+    ----------
+    name, model : str
+        What it is called, and which model it is.
+    settings : dict
+        What is changed.
+    title : str
+        Its name on the page; empty for the title of the model.
+    data : tuple of str
+        Sets it is restricted to; empty for all.
+    """
+
+    name: str
+    model: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+    data: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or a figure.
+
+    Attributes
+    ----------
+    name, title : str
+        Its name on the command line and on the page.
+    variants : tuple of Variant
+        Its models; the first is the one that rivals are compared with.
+    data : tuple of (str, int)
+        Sets and splits.
+    seeds : dict of str to int
+        Seeds of each set; ``""`` for all others.
+    measures : tuple of str
+        As in :class:`Cell`.
+    """
+
+    name: str
+    title: str
+    variants: tuple[Variant, ...]
+    data: tuple[tuple[str, int], ...]
+    seeds: Mapping[str, int]
+    measures: tuple[str, ...] = ("multilabel",)
+
+    def cells(self, smoke: bool = False) -> list[Cell]:
+        """List the cells in the order they should run: all rivals with one seed before the next seed.
+
+        Parameters
+        ----------
+        smoke : bool
+            A version of seconds: a tiny virtual region in the place of every set, one seed, one epoch.
+
+        Returns
+        -------
+        list of Cell
+        """
+        if smoke:
+            tiny = ((SMOKE_SET, 0),)
+            return [_smoke(cell) for cell in replace(self, data=tiny, seeds={"": 1}).cells()]
+        n_seeds = max(self.seeds.values())
+        return [
+            Cell(self.name, variant.name, variant.model, data, split, seed, variant.settings, self.measures)
+            for seed in range(n_seeds)
+            for data, split in self.data
+            for variant in self.variants
+            if seed < self.n_seeds(data, variant) and (not variant.data or data in variant.data)
+        ]
+
+    def n_seeds(self, data: str, variant: Variant) -> int:
+        """Say how many seeds a variant has on a set: fewer where chance has little or no part."""
+        n_seeds = self.seeds.get(data, self.seeds[""])
+        if data in _FIXED_SPLITS and variant.model in _NO_CHANCE:
+            return 1
+        fixed = data not in (SMOKE_SET, *_DRAWN_TEST_ROWS)
+        if "ecology" in self.measures and variant.model not in NEURAL and fixed:
+            return 1  # trees and regressions hardly differ from seed to seed; networks do
+        return n_seeds
+
+
+SMOKE_SET = "virtual-80-6"
+_SMOKE_SETTINGS = {
+    "max_epochs": 1,
+    "encoder_widths": [8],
+    "label_encoder_widths": [8],
+    "decoder_widths": [8],
+    "dim": 8,
+    "decoder_dim": 8,
+    "n_heads": 2,
+    "covariance_epochs": 1,
+    "given_epochs": 1,
+    "n_trees": 4,
+    "max_rounds": 2,
+    "n_chains": 2,
+    "n_iterations": 1,
+}
+
+
+def _smoke(cell: Cell) -> Cell:
+    # A variant's own settings win over these, but for how long it trains.
+    own = {name: value for name, value in cell.settings.items() if name != "max_epochs"}
+    return replace(cell, settings={**own, "smoke": _SMOKE_SETTINGS}, n_draws=5, n_pairs=10)
+
+
+def _models(names: Iterable[str]) -> tuple[Variant, ...]:
+    return tuple(Variant(name, name) for name in names)
+
+
+def _splits(names: Sequence[str], n_splits: int = 1) -> tuple[tuple[str, int], ...]:
+    return tuple((name, split) for name in names for split in range(n_splits))
+
+
+_ABLATION = (
+    Variant("full", "hotvae", title="full model"),
+    Variant("no label branch", "hotvae-feature-branch", {"conditional": False}),
+    Variant("label branch told all", "hotvae", {"conditional": False}, title="label branch told all labels (paper)"),
+    Variant("no intermediate loss", "hotvae", {"intermediate_weight": 0.0}),
+    Variant("no ranking loss", "hotvae", {"ranking_weight": 0.0}),
+    Variant("no KL", "hotvae", {"kl_weight": 0.0}),
+    Variant("no decoder", "plain", title="no decoder (plain network)"),
+    Variant("printed ranking sign", "hotvae-printed-ranking"),
+    Variant("no landmarks", "hotvae", {"landmarks": 0}, data=("yeast", "scene")),
+    Variant(
+        "no neighbours",
+        "hotvae",
+        {"latent_neighbours": 0},
+        title="no latent neighbours",
+        data=("scene", "mirflickr_tags", "bbs_like_ebird100"),
+    ),
+    Variant("no ridge start", "hotvae", {"base": None}, data=("mirflickr_tags",)),
+    Variant("no direct path", "hotvae", {"direct_path": False, "direct_epochs": 0}),
+    Variant("no direct epochs", "hotvae", {"direct_epochs": 0}, data=("yeast", "bbs_like_ebird100")),
+    Variant(
+        "direct epochs",
+        "hotvae",
+        {"direct_epochs": 6},
+        title="six direct epochs first",
+        data=("scene", "mirflickr_tags"),
+    ),
+    Variant("no averaging", "hotvae", {"average_decay": 0.0}),
+    Variant("narrow encoder", "hotvae", {"times": {"encoder_widths": 0.5}}, title="encoder half as wide"),
+    Variant("wide encoder", "hotvae", {"times": {"encoder_widths": 2}}, title="encoder twice as wide"),
+    Variant("less dropout", "hotvae", {"times": {"encoder_dropout": 0.5}}, title="half of the encoder's dropout"),
+    Variant("no weight decay", "hotvae", {"weight_decay": 0.0}),
+    Variant("smoothed labels", "hotvae-smoothed-labels", title="labels smoothed by 0.05"),
+    Variant("strong ranking", "hotvae", {"ranking_weight": 1.0}, title="ranking loss of weight 1"),
+    Variant("light label branch", "hotvae-light-label-branch", title="label branch counts half"),
+    Variant("rising KL", "hotvae-rising-kl", title="KL rises over ten epochs"),
+    Variant("epoch by macro F1", "hotvae", {"selection_metric": "macro_f1"}, title="epoch chosen by macro F1"),
+    Variant("paper recipe", "hotvae", RECIPES["paper"], title="the paper's recipe"),
+)
+
+# A perceptron could combine known labels by itself; one that only adds them up leaves that to the decoder.
+_LINEAR = {
+    "label_encoder_widths": [],
+    "decoder_dropout": 0.0,
+    "given_epochs": 0,
+    "max_epochs": 60,
+    "patience": 15,
+}
+
+_COMMUNITY_MODELS = ("hotvae", "plain", "probit", "mpvae", "extra_trees", "random_forest", "logistic", "prevalence")
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment(
+            "tables",
+            "F1 scores and Hamming accuracy",
+            _models(ALL_MODELS),
+            _splits(TABLE_SETS),
+            {"yeast": 5, "scene": 5, "": 3},
+        ),
+        Experiment(
+            "figure-layers",
+            "Rounds of messages",
+            tuple(Variant(f"{n} layers" if n > 1 else "1 layer", "hotvae", {"n_layers": n}) for n in range(1, 6)),
+            _splits(("virtual-3000-24", "yeast", "mirflickr_tags")),
+            _FEW_SEEDS,
+            ("multilabel", "conditional"),
+        ),
+        Experiment(
+            "figure-depth",
+            "Depth, where only messages can combine what is known",
+            tuple(
+                Variant(f"{n} layers" if n > 1 else "1 layer", "hotvae-kept-by-given", {**_LINEAR, "n_layers": n})
+                for n in range(1, 4)
+            ),
+            _splits(("virtual-6000-24-x2",)),
+            {"": 5},
+            ("multilabel", "others"),
+        ),
+        Experiment(
+            "table-prior",
+            "Graph of labels that occur together, against the complete graph",
+            (
+                Variant("prior", "hotvae", {"graph": "cooccurrence"}, title="prior graph"),
+                Variant("complete", "hotvae", {}, title="complete graph"),
+            ),
+            _splits(TABLE_SETS),
+            _FEW_SEEDS,
+        ),
+        Experiment(
+            "ablation",
+            "What each part is worth",
+            _ABLATION,
+            _splits(("yeast", "scene", "mirflickr_tags", "bbs_like_ebird100")),
+            _FEW_SEEDS,
+        ),
+        Experiment(
+            "communities",
+            "Species communities",
+            (
+                *_models(_COMMUNITY_MODELS),
+                Variant(
+                    *("hotvae phylogeny", "hotvae", {"graph": "phylogeny"}),
+                    title="HOT-VAE, graph of relatives",
+                    data=("bbs_clark2003_2009",),
+                ),
+            ),
+            (
+                *_splits(tuple(f"norberg_{taxon}" for taxon in NORBERG), 3),
+                *_splits(("bbs2011_wilkinson", "bbs_like_ebird100", "bbs_clark2003_2009")),
+            ),
+            {"": 3},
+            ("multilabel", "ecology"),
+        ),
+    )
+}
+"""All experiments by name."""
+
+ALIASES = {"table-f1": "tables", "table-ha": "tables", "table-ecology": "communities"}
+"""The paper's tables that share an experiment with another."""
+
+
+def find_experiments(names: Sequence[str]) -> list[Experiment]:
+    """Look experiments up by name.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Keys of :data:`EXPERIMENTS` or :data:`ALIASES`; ``"all"`` for all.
+
+    Returns
+    -------
+    list of Experiment
+        Each once.
+
+    Raises
+    ------
+    ConfigError
+        Any other name; close ones are suggested.
+
+    Examples
+    --------
+    >>> [experiment.name for experiment in find_experiments(["table-f1", "tables", "ablation"])]
+    ['tables', 'ablation']
+    """
+    found: dict[str, Experiment] = {}
+    known = [*EXPERIMENTS, *ALIASES, "all"]
+    for name in names:
+        if name == "all":
+            found |= EXPERIMENTS
+            continue
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else "Choose one of them."
+            raise ConfigError(f"experiment must be one of {listed(known, len(known))}; got {name!r}. {hint}")
+        own = ALIASES.get(name, name)
+        found[own] = EXPERIMENTS[own]
+    return list(found.values())
+
+
+def select(cells: Iterable[Cell], only: Sequence[str]) -> list[Cell]:
+    """Keep the cells that every word fits, where a word with alternatives in one field fits any of them.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+        All cells.
+    only : sequence of str
+        Words such as ``yeast``, ``mpvae``, ``seed=0`` or ``split=2``; words for the same field are alternatives.
+
+    Returns
+    -------
+    list of Cell
+
+    Raises
+    ------
+    ConfigError
+        A word that no cell has.
+
+    Examples
+    --------
+    >>> cells = EXPERIMENTS["tables"].cells()
+    >>> [cell.place[1:3] for cell in select(cells, ["yeast", "mpvae", "lamp", "seed=0"])]
+    [('mpvae', 'yeast'), ('lamp', 'yeast')]
+    """
+    everything = list(cells)
+    fields: dict[int, set[str]] = {}
+    for word in only:
+        places = {place for cell in everything for place, own in enumerate(cell.words) if own == word}
+        if not places:
+            names = sorted({own for cell in everything for own in cell.words})
+            close = get_close_matches(word, names, n=3)
+            hint = f"Did you mean {listed(close)}?" if close else f"Known are {listed(names, 40)}."
+            raise ConfigError(f"--only must name a model, set, variant, split=N or seed=N; got {word!r}. {hint}")
+        # A variant that is called as its model stands in two fields; the wider one is meant.
+        fields.setdefault(max(places), set()).add(word)
+    return [cell for cell in everything if all(cell.words[place] in words for place, words in fields.items())]
+
+
+def searched_sets() -> tuple[str, ...]:
+    """Name the sets on which settings were searched for by machine.
+
+    Returns
+    -------
+    tuple of str
+        Sets with a file in :data:`TUNED`.
+
+    Examples
+    --------
+    >>> "virtual-3000-24" in searched_sets()
+    False
+    """
+    return tuple(sorted({path.name.partition(".")[0] for path in TUNED.glob("*.toml")}))
+
+
+def fingerprint(values: Any) -> str:
+    """Short checksum of plain values, whatever the order of their keys.
+
+    Parameters
+    ----------
+    values : JSON-able
+        What is to be recognised.
+
+    Returns
+    -------
+    str
+        16 hexadecimal digits.
+
+    Examples
+    --------
+    >>> fingerprint({"a": 1, "b": [2]}) == fingerprint({"b": [2], "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]

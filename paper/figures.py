@@ -1,0 +1,165 @@
+"""Figures of the pages, from means over seeds."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from hotvae.errors import ConfigError
+from hotvae.metrics.ecology import MEASURES
+from hotvae.report.plots import COLOURS
+from paper.summaries import Mean
+
+_MARKERS = {"sor": "o", "sim": "s", "sne": "^", None: "o"}
+_ASPECTS = ("accuracy", "discrimination", "calibration", "precision")
+_DOTS_PER_INCH = 110
+
+
+LEAST_SPAN = 0.04
+"""An axis spans at least this much: a difference in the fourth digit should not look like one."""
+
+
+def series_figure(
+    series: Mapping[str, Sequence[Mean | None]], steps: Sequence[str], x_label: str, y_label: str
+) -> Figure:
+    """Draw one panel per data set: a measure over the steps of an experiment, with intervals.
+
+    Parameters
+    ----------
+    series : mapping of str to sequence of Mean or None
+        By data set, one mean per step.
+    steps : sequence of str
+        Names of the steps.
+    x_label, y_label : str
+        Of the axes.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> figure = series_figure({"yeast": [Mean(0.4, 0.1, 3), None]}, ["1", "2"], "layers", "maF1")
+    >>> len(figure.axes)
+    1
+    """
+    figure = Figure(figsize=(3.2 * max(1, len(series)), 2.9), layout="constrained", facecolor="white")
+    panels = figure.subplots(1, len(series), squeeze=False)[0]
+    for axes, (title, means) in zip(panels, series.items(), strict=True):
+        known = [(place, mean) for place, mean in enumerate(means) if mean is not None]
+        axes.errorbar(
+            [place for place, _ in known],
+            [mean.value for _, mean in known],
+            yerr=[mean.half or 0.0 for _, mean in known],
+            color=COLOURS[0],
+            marker="o",
+            capsize=3,
+        )
+        axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
+        axes.set_xticks(range(len(steps)), [step.split()[0] for step in steps])
+        axes.set_xlabel(x_label, fontsize=9)
+        axes.set_ylabel(y_label, fontsize=9)
+        axes.grid(color="#e3e3e3", linewidth=0.7)
+        axes.tick_params(labelsize=8)
+        low, high = axes.get_ylim()
+        missing = max(0.0, LEAST_SPAN - (high - low)) / 2
+        axes.set_ylim(low - missing, high + missing)
+    return figure
+
+
+def level_figure(level: str, tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Figure:
+    """Draw the measures of one level: a row of panels per data set, a panel per aspect, a line per model.
+
+    Parameters
+    ----------
+    level : {"occurrence", "richness", "community"}
+        Which measures.
+    tables : mapping
+        By data set, then by model, then by measure.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> values = dict.fromkeys(MEASURES, 0.5)
+    >>> len(level_figure("community", {"birds": {"HOT-VAE": values, "DMVP-DRNets": values}}).axes)
+    4
+    """
+    most = max((len(models) for models in tables.values()), default=1)
+    figure = Figure(figsize=(11, 0.7 + (0.75 + 0.21 * most) * len(tables)), layout="constrained", facecolor="white")
+    panels = figure.subplots(max(1, len(tables)), len(_ASPECTS), squeeze=False)
+    for row, (data, models) in zip(panels, tables.items(), strict=False):
+        names = list(models)[::-1]
+        for column, (axes, aspect) in enumerate(zip(row, _ASPECTS, strict=True)):
+            own = [measure for measure in MEASURES.values() if (measure.level, measure.aspect) == (level, aspect)]
+            for number, measure in enumerate(own):
+                points = [
+                    (value, place)
+                    for place, name in enumerate(names)
+                    if (value := models[name].get(measure.name)) is not None
+                ]
+                axes.scatter(
+                    [value for value, _ in points],
+                    [place for _, place in points],
+                    s=24,
+                    color=COLOURS[number],
+                    marker=_MARKERS[measure.component],
+                    label=measure.component,
+                    zorder=3,
+                )
+            for place, name in enumerate(names):
+                if name.startswith("HOT-VAE"):  # whom the page is about
+                    axes.axhspan(place - 0.4, place + 0.4, color="#fbeecb", linewidth=0, zorder=0)
+            better = "larger" if own[0].greater_is_better else "smaller"
+            axes.set_title(f"{aspect} ({better} is better)", loc="left", fontsize=8.5)
+            axes.set_yticks(range(len(names)), names if column == 0 else [""] * len(names), fontsize=8)
+            axes.set_ylim(-0.6, len(names) - 0.4)
+            axes.tick_params(axis="x", labelsize=7.5)
+            axes.grid(color="#e3e3e3", linewidth=0.6)
+            for side in ("top", "right"):
+                axes.spines[side].set_visible(False)
+        row[0].set_ylabel(data, fontsize=9, fontweight="bold")
+    if level == "community" and len(tables):
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return figure
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure as PNG, whole or not at all.
+
+    Parameters
+    ----------
+    figure : Figure
+        What to write.
+    path : Path
+        Where to; the folder is made if needed.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    ConfigError
+        A place that cannot be written to.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> save_figure(Figure(), Path(tempfile.mkdtemp()) / "empty.png").exists()
+    True
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.part")
+        # Without the time of writing, the same numbers give the same file.
+        figure.savefig(partial, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": None})
+        partial.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"path must be a place one can write to; got {str(path)!r} ({error.strerror}). Choose another folder."
+        ) from error
+    return path

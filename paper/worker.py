@@ -1,0 +1,103 @@
+"""The process of one cell: ``python -m paper.worker OUT.json ROWS.npz < cell.json``.
+
+Prints nothing of its own. The answer is in ``OUT.json``: a result, or the message of an error.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hotvae.errors import HotVAEError
+from paper.experiments import Cell
+
+
+def answer(cell: Cell, rows_file: Path) -> dict[str, Any]:
+    """Run a cell, write the values of its rows and return its line without cell.
+
+    Parameters
+    ----------
+    cell : Cell
+        What to do.
+    rows_file : Path
+        Where the values of single rows go.
+
+    Returns
+    -------
+    dict
+        With ``status``; an error becomes ``"failed"`` with its message.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> out = Path(tempfile.mkdtemp()) / "rows.npz"
+    >>> answer(Cell("tables", "prevalence", "prevalence", "virtual-50-4"), out)["status"], out.exists()
+    ('done', True)
+    """
+    import numpy as np
+
+    from paper.cells import run_cell
+
+    try:
+        measured = run_cell(cell)
+    except (HotVAEError, MemoryError) as error:
+        return {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"  # no folders: results are published
+        return {"status": "failed", "error": f"{type(error).__name__}: {error} ({where})"}
+    partial = rows_file.with_name(f"{rows_file.stem}.{os.getpid()}.part.npz")
+    np.savez_compressed(partial, **measured.rows)  # type: ignore[arg-type]  # numpy's type has no room for names
+    os.replace(partial, rows_file)
+    return {"status": "done", **measured.line}
+
+
+def _leave_with_parent() -> None:
+    """End this process when the runner is gone: an orphan would burn a core for nobody."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Answer one cell.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Files of the answer and of the rows; by default the arguments of the process.
+
+    Returns
+    -------
+    int
+        0.
+
+    Examples
+    --------
+    >>> main([])
+    Traceback (most recent call last):
+    ...
+    SystemExit: worker needs the files of its answer and of its rows
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if len(arguments) != 2:
+        raise SystemExit("worker needs the files of its answer and of its rows")
+    _leave_with_parent()
+    cell = Cell.from_dict(json.load(sys.stdin))
+    result = answer(cell, Path(arguments[1]))
+    Path(arguments[0]).write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""``hotvae predict``: probabilities of a model for new rows, written to a file."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hotvae.cli.options import Decimal, Encoding, Force, IdColumn, IgnoreUnknown, Json, ModelFolder, TableFile
+from hotvae.cli.printing import print_json
+
+
+def predict(
+    model_folder: ModelFolder,
+    table: TableFile,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Probabilities: .csv, .tsv or .parquet.")],
+    binary: Annotated[
+        str | None,
+        typer.Option(
+            "--binary",
+            "--labels-at",
+            metavar="METRIC",
+            help="Also write 0/1 labels at the threshold tuned for METRIC.",
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(metavar="T", help="Instead, write 0/1 labels at this threshold.")
+    ] = None,
+    given: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Labels known beforehand, in columns named as in training: 1, 0, or empty for unknown. "
+            "Joined by the id column where it has one, else row by row.",
+        ),
+    ] = None,
+    ignore_unknown: IgnoreUnknown = False,
+    id_column: IdColumn = None,
+    encoding: Encoding = "utf-8",
+    decimal: Decimal = ".",
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="CPU threads; by default as in training.")
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write the probability of every label for every row, alone or given that some labels are known."""
+    from hotvae.jobs.predict import predict_table
+
+    with _row_progress() as progress:
+        found = predict_table(
+            model_folder,
+            table,
+            out,
+            binary=binary,
+            threshold=threshold,
+            given=given,
+            ignore_unknown=ignore_unknown,
+            id_column=id_column,
+            encoding=encoding,
+            decimal=decimal,
+            threads=threads,
+            force=force,
+            progress=progress,
+        )
+    counts = {"n_labels_given": found.n_given, "n_rows_given": found.n_rows_given}
+    if as_json:
+        print_json(
+            {
+                "files": [str(path) for path in found.files],
+                "n_rows": found.n_rows,
+                "n_labels": found.n_labels,
+                "id_column": found.id_column,
+                "threshold": found.threshold,
+            }
+            | ({} if given is None else {"given": counts})
+        )
+        return
+    print(f"wrote {found.n_rows} rows × {found.n_labels} labels to {found.files[0]}")
+    if given is not None:
+        print(f"given {found.n_given} labels in {found.n_rows_given} of {found.n_rows} rows")
+    if len(found.files) > 1:
+        print(f"wrote 0/1 labels at threshold {found.threshold:g} to {found.files[1]}")
+
+
+@contextmanager
+def _row_progress() -> Iterator[Callable[[int, int], None] | None]:
+    """Show how many rows are done, on a terminal only, and only where there are pieces to count."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = ("predicting", BarColumn(), TextColumn("{task.completed:,.0f} of {task.total:,.0f} rows"))
+    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
+    task = bar.add_task("predicting", total=None)
+
+    def show(done: int, total: int) -> None:
+        bar.update(task, completed=done, total=total)
+        bar.start()
+
+    try:
+        yield show
+    finally:
+        bar.stop()

@@ -1,0 +1,53 @@
+"""What several commands print: JSON, a table of measures, the epoch that was kept."""
+
+import json
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def print_json(result: Any) -> None:
+    """Print one JSON object; NaN becomes null."""
+    from hotvae.checkpoint import json_ready
+
+    print(json.dumps(json_ready(result), indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def print_measures(result: Mapping[str, Any], oracle: Mapping[str, Any] | None = None) -> None:
+    """Print all measures with their thresholds, a line each; those of the oracle beside them."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from hotvae.metrics import METRICS
+
+    grid = Table("measure", box=None, pad_edge=False)
+    for heading in ("value", "threshold", *(("oracle", "oracle threshold") if oracle else ())):
+        grid.add_column(heading, justify="right")
+    for name, metric in METRICS.items():
+        cells = []
+        for source in (result, oracle) if oracle else (result,):
+            cut = source["thresholds"].get(name)
+            cells += [
+                "-" if math.isnan(source[name]) else f"{source[name]:.4f}",
+                "" if cut is None else f"{cut:g}",
+            ]
+        grid.add_row(metric.title, *cells)
+    Console().print(grid)
+
+
+def best_epoch(result: Mapping[str, Any], direct_epochs: int) -> str:
+    """Name the epoch that was kept, and say so where its label decoder is silent."""
+    silent = ", before labels pass messages" if result["best_epoch"] <= direct_epochs else ""
+    return f"{result['best_epoch']} of {result['n_epochs']}{silent} (stopped: {result['stopped']})"
+
+
+def without_folders(arguments: Sequence[str]) -> str:
+    """Name files without their folders: a model may travel further than its author's folders should."""
+
+    def bare(argument: str) -> str:
+        name, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
+        return name + equals + (Path(value).name if "/" in value or "\\" in value else value)
+
+    return shlex.join(bare(argument) for argument in arguments)

@@ -1,0 +1,224 @@
+"""``hotvae train``: a model trained on a table or a named data set, saved as a folder."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hotvae.cli.printing import best_epoch, print_json, print_measures, without_folders
+from hotvae.errors import listed
+from hotvae.jobs.settings import TrainSettings, join_settings
+
+if TYPE_CHECKING:
+    from hotvae.jobs.train import TrainRun
+
+
+def train(
+    context: typer.Context,
+    table: Annotated[
+        Path | None,
+        typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet, ARFF or npz; text files also as .gz."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Instead of a table: a named data set (hotvae data list), with its preset."),
+    ] = None,
+    fold: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Which published split of the named set (0).")
+    ] = None,
+    out: Annotated[str | None, typer.Option(metavar="MODEL", help="Folder for the model. Required.")] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Label columns: names or globs such as 'sp_*'; repeat, or use commas."),
+    ] = None,
+    label_table: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Second table with the labels, joined by --id-column.")
+    ] = None,
+    id_column: Annotated[str | None, typer.Option(metavar="NAME", help="Column of row ids; no feature.")] = None,
+    coordinates: Annotated[
+        str | None, typer.Option(metavar="X,Y", help="The two coordinate columns; no features.")
+    ] = None,
+    coordinates_as_features: Annotated[
+        bool | None,
+        typer.Option("--coordinates-as-features/--no-coordinates-as-features", help="Let them be features, too."),
+    ] = None,
+    groups: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Column of rows that belong together; no feature.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Columns to leave out: names or globs.")
+    ] = None,
+    presence: Annotated[
+        bool | None,
+        typer.Option("--presence/--no-presence", help="Labels are counts: take any above 0 as 1."),
+    ] = None,
+    validation: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Table of rows that choose the epoch and the thresholds."),
+    ] = None,
+    validation_fraction: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Instead, hold out this share of the rows (default 0.2)."),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND", help="How: random, stratified (default), group (--groups), block (--coordinates)."
+        ),
+    ] = None,
+    block_size: Annotated[
+        float | None,
+        typer.Option(metavar="SIDE", help="Side of the blocks; by default about 50 cover the region."),
+    ] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GRAPH",
+            help="Which labels may talk: complete (default), cooccurrence, edges.csv or tree.nwk.",
+        ),
+    ] = None,
+    neighbours: Annotated[
+        int | None,
+        typer.Option(metavar="K", help="Of a tree: connect K nearest relatives (default 5)."),
+    ] = None,
+    max_distance: Annotated[
+        float | None,
+        typer.Option(metavar="D", help="Of a tree: connect relatives up to this distance instead."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="KIND", help="hotvae (default), plain, ... (hotvae models lists them).")
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of hotvae: best (default), or paper, as the paper trains it.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="The same seed gives the same model (0).")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(metavar="N", help="Most passes over the rows.")] = None,
+    dim: Annotated[int | None, typer.Option(metavar="N", help="Width of label embeddings.")] = None,
+    layers: Annotated[int | None, typer.Option(metavar="N", help="Rounds of messages between labels.")] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting of the model, such as max_epochs; repeat."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML or YAML file of these names; the command line wins."),
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of text files (utf-8).")] = None,
+    decimal: Annotated[str | None, typer.Option(help="Decimal mark of text files (.).")] = None,
+    drop_single_class: Annotated[
+        bool | None,
+        typer.Option(
+            "--drop-single-class/--keep-single-class", help="Leave out labels that are always or never there."
+        ),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto (default), cpu, cuda or mps.")] = None,
+    threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads (1).")] = None,
+    resume: Annotated[
+        bool | None,
+        typer.Option("--resume/--no-resume", help="Go on with an interrupted run (default), or start afresh."),
+    ] = None,
+    quiet: Annotated[bool | None, typer.Option("--quiet/--progress", help="Show no progress.")] = None,
+    as_json: Annotated[
+        bool | None,
+        typer.Option("--json/--text", help="Print one JSON object on standard output and nothing else."),
+    ] = None,
+) -> None:
+    """Train a model on a table, or on a named data set, and save it as a folder."""
+    options = {name: value for name, value in context.params.items() if value not in (None, [], ())}
+    for name in ("table", "config", "assignments"):
+        options.pop(name, None)
+    options |= {name: _separated(options[name]) for name in ("labels", "drop") if name in options}
+    if options.pop("as_json", None) is not None:
+        options["json"] = as_json
+    settings, preset = join_settings(table, options, assignments or [], config)
+
+    from hotvae.jobs import train as job
+
+    words = ", ".join(f"{name}={value}" for name, value in preset.items())
+    if words and not settings.quiet and not settings.json:
+        print(f"preset of {settings.data}: {words}", file=sys.stderr)
+    state = job.state_file(settings.out or "")
+    if settings.out and settings.resume and state.exists():
+        print(f"{state} is left of an interrupted run: going on (--no-resume starts afresh)", file=sys.stderr)
+    command = without_folders(["hotvae", *context.obj])
+    try:
+        run = job.train(settings, table, command=command)
+    except KeyboardInterrupt:
+        kept = f"; the same command goes on from {state}" if state.exists() else ""
+        print(f"interrupted{kept}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    summary = _summary(run, settings, table)
+    if settings.json:
+        print_json(summary)
+    else:
+        _print_training(summary, run.model.title, table)
+
+
+def _separated(patterns: Sequence[str]) -> list[str]:
+    """Split repeated values at commas; a single one is left to the reader, who knows names with commas."""
+    if len(patterns) == 1:
+        return list(patterns)
+    return [part.strip() for pattern in patterns for part in pattern.split(",") if part.strip()]
+
+
+def _summary(run: "TrainRun", settings: TrainSettings, table: Path | None) -> dict[str, Any]:
+    history = getattr(run.model, "history_", None)
+    return {
+        "model": settings.out,
+        "kind": type(run.model).__name__,
+        "table": settings.data if table is None else table.name,
+        "n_train": run.n_train,
+        "n_validation": run.n_validation,
+        "split": run.split,
+        "n_features": run.model.n_features_in_,
+        "n_labels": run.model.n_labels_,
+        "dropped_labels": run.dropped_labels,
+        "best_epoch": None if history is None else history.best_epoch,
+        "n_epochs": None if history is None else len(history.records),
+        "stopped": None if history is None else history.stopped,
+        "direct_epochs": getattr(run.model, "direct_epochs", 0),
+        "resumed": run.resumed,
+        "seconds": round(run.seconds, 3),
+        "peak_memory_gb": _peak_memory(),
+        "validation": run.validation,
+        "test": run.test,
+    }
+
+
+def _peak_memory() -> float | None:
+    """Return the most memory the process has held so far, in GB; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9, 3)
+
+
+def _print_training(summary: Mapping[str, Any], title: str, table: Path | None) -> None:
+    print(f"trained {title} on {summary['table']} in {summary['seconds']:.1f} s")
+    print(f"rows        {summary['n_train']} + {summary['n_validation']} for validation ({summary['split']})")
+    print(f"features    {summary['n_features']}")
+    without = f" (left out: {listed(summary['dropped_labels'])})" if summary["dropped_labels"] else ""
+    print(f"labels      {summary['n_labels']}{without}")
+    if summary["best_epoch"] is not None:
+        print(f"best epoch  {best_epoch(summary, summary['direct_epochs'])}")
+    if summary["peak_memory_gb"] is not None:
+        print(f"memory      {summary['peak_memory_gb']:.2f} GB at most")
+    if summary["test"] is not None:
+        print("on the test rows, at the thresholds that the validation rows chose:")
+        print_measures(summary["test"])
+    elif summary["validation"] is not None:
+        print("on the validation rows, which also chose the thresholds:")
+        print_measures(summary["validation"])
+    print(f"saved       {summary['model']}")
+    if table is None:
+        print(f"next        {shlex.join(['hotvae', 'info', summary['model']])}")
+        return
+    out = f"{Path(summary['model']).name}-predictions.csv"
+    print(f"next        {shlex.join(['hotvae', 'predict', summary['model'], str(table), '--out', out])}")

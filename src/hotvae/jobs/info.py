@@ -1,0 +1,55 @@
+"""A saved model described: what it is, how it was trained and on what."""
+
+from pathlib import Path
+from typing import Any
+
+from hotvae.checkpoint import load_folder
+from hotvae.estimators.network import NEIGHBOURS
+from hotvae.estimators.registry import load_model
+from hotvae.jobs.table_needs import TableNeeds, model_card
+
+
+def describe_model(folder: str | Path) -> dict[str, Any]:
+    """Gather what a model folder says of its model.
+
+    Parameters
+    ----------
+    folder : path
+        Folder of a trained model.
+
+    Returns
+    -------
+    dict
+        Kind, versions, number of parameters, labels, features and their kinds, settings, epochs, thresholds, training
+        rows that it remembers (``neighbours``, or None) and what training noted of its table (``training``).
+
+    Raises
+    ------
+    ModelError
+        A folder that is missing, damaged or foreign.
+    """
+    stored, tensors = load_folder(folder)
+    model = load_model(folder)
+    history, neighbours = getattr(model, "history_", None), getattr(model, "neighbours_", None)
+    needs = TableNeeds.of_model(model)
+    return {
+        "model": str(folder),
+        "kind": stored["kind"],
+        "format_version": stored["format_version"],
+        "hotvae_version": stored["hotvae_version"],
+        "torch_version": stored["torch_version"],
+        "n_parameters": sum(
+            weights.numel()
+            for name, weights in tensors.items()
+            if weights.is_floating_point() and not name.startswith(NEIGHBOURS)
+        ),
+        "labels": [str(name) for name in model.label_names_],
+        "features": dict(zip(needs.features, needs.kinds, strict=True)),
+        "settings": model.current_settings(),
+        "best_epoch": None if history is None else history.best_epoch,
+        "n_epochs": None if history is None else len(history.records),
+        "stopped": None if history is None else history.stopped,
+        "thresholds": model.thresholds_,
+        "neighbours": None if neighbours is None else {**stored["neighbours"], "n_rows": len(neighbours.places)},
+        "training": model_card(model),
+    }

@@ -1,0 +1,685 @@
+"""Explaining a model: everything its page shows, computed from the model and rows it was not trained on.
+
+The results are plain numbers ready for JSON; :mod:`hotvae.report` writes the page. Everything is thinned out and
+rounded here, so that a page of 300 labels stays small: probabilities of maps have one byte, points of curves two, and
+only the clearest associations are drawn.
+"""
+
+from __future__ import annotations
+
+import base64
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hotvae.checkpoint import json_ready
+from hotvae.errors import DataError, listed
+from hotvae.estimators.base import LabelClassifier
+from hotvae.estimators.thresholds import evaluate
+from hotvae.explain import (
+    answers_given,
+    associations,
+    correlated_groups,
+    deviance_partition,
+    gradient_groups,
+    pair_table,
+    permutation_importance,
+    response_curves,
+    third_order,
+)
+from hotvae.explain.conditional import take_rows
+from hotvae.explain.groups import ALL_ROWS
+from hotvae.explain.responses import ALL_LABELS
+from hotvae.jobs.predict import predict_rows, sample_rows
+from hotvae.jobs.table_needs import TableNeeds, model_card
+from hotvae.jobs.train import label_report
+from hotvae.metrics import METRICS, reliability_curve
+from hotvae.report.coastline import degree_columns, land_rings
+from hotvae.report.layout import network_layout
+from hotvae.report.page import ExplainContent
+from hotvae.report.plots import history_title
+
+FloatArray = npt.NDArray[np.float64]
+
+MOST_EDGES = 200
+"""Associations that are drawn; more make a ball of wool."""
+
+FALSE_SHARE = 0.02
+"""Chance findings among the kept pairs of a group; small, as a pair has many groups to be kept in."""
+
+FOLLOWED_Z = 2.0
+"""A pair that is clear over all rows is clear in a group where its residual z-score has this size and its sign."""
+
+MOST_GRADIENTS = 4
+MOST_MAP_CELLS = 240_000
+MOST_CURVE_POINTS = 30_000
+N_GROUPS = 5
+
+_MEANINGS = {
+    "example_f1": "agreement of predicted and observed label sets, row by row (F1)",
+    "micro_f1": "the same over all cells at once; common labels count most",
+    "macro_f1": "the same label by label; rare labels count as much as common ones",
+    "hamming_accuracy": "share of cells that are right; high for rare labels even without a model",
+    "subset_accuracy": "share of rows that are right in every label",
+    "median_auc": "chance that a presence is ranked above an absence, for the label in the middle; 0.5 is guessing",
+    "mean_auc": "the same, mean over labels",
+    "mean_average_precision": "how clean the top of each label's ranking is; guessing gives its prevalence",
+    "precision_at_1": "how often a row's most probable label is there",
+    "precision_at_3": "share of the three most probable labels that are there",
+    "precision_at_5": "share of the five most probable labels that are there",
+    "log_loss": "punishes being sure and wrong; what good probabilities make small",
+    "brier_score": "mean squared gap between probability and outcome",
+    "calibration_error": "mean gap between predicted probability and observed rate",
+}
+
+_CURVES = {"validation_given_log_loss": "validation log loss, half of the labels given"}
+_NOT_CONDITIONAL = (
+    "This kind of model predicts every label from the features alone. It cannot be given labels, so it says nothing "
+    "about which labels go together. HOT-VAE, the probit JSDM, MPVAE and classifier chains can: train one "
+    "of them (hotvae models lists them) and explain it."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PageRows:
+    """The rows a page is made from.
+
+    Attributes
+    ----------
+    features : DataFrame, csr_array or ndarray
+        As the model takes them.
+    labels : ndarray of shape (n_samples, n_labels)
+        What was observed, NaN where nothing was, in the model's order.
+    coordinates : ndarray of shape (n_samples, 2) or None
+        Where the rows are.
+    coordinate_names : tuple of str
+        Names of the two columns.
+    source : str
+        Name of the table.
+    """
+
+    features: Any
+    labels: npt.NDArray[Any]
+    coordinates: FloatArray | None = None
+    coordinate_names: tuple[str, ...] = ()
+    source: str = "a table in memory"
+
+    def take(self, rows: npt.NDArray[np.intp]) -> PageRows:
+        """Return some of the rows."""
+        places = None if self.coordinates is None else self.coordinates[rows]
+        return PageRows(take_rows(self.features, rows), self.labels[rows], places, self.coordinate_names, self.source)
+
+
+class _Asked:
+    """A model that takes frames even if it was trained on arrays: by then names have done their work."""
+
+    def __init__(self, model: LabelClassifier) -> None:
+        self.model = model
+        self.label_names_ = model.label_names_
+        self.conditional = answers_given(model)
+
+    def predict_proba(self, X: Any, given: Any = None) -> npt.NDArray[Any]:
+        return predict_rows(self.model, X, given)
+
+
+def gather_content(
+    model: LabelClassifier,
+    rows: PageRows,
+    *,
+    title: str | None = None,
+    gradient: str | None = None,
+    n_rows: int | None = None,
+    max_rows: int = 5000,
+    random_state: int = 0,
+    command: str = "",
+    tell: Callable[[str], None] = lambda _: None,
+) -> ExplainContent:
+    """Compute everything that a page about a model shows.
+
+    Parameters
+    ----------
+    model : LabelClassifier
+        A fitted model of labels.
+    rows : PageRows
+        Rows it was not trained on.
+    title : str, optional
+        Heading of the page.
+    gradient : str, optional
+        Feature along which the network's slider starts; by default the most important one.
+    n_rows : int, optional
+        Rows used for associations; by default 400, fewer for more than 75 labels.
+    max_rows : int
+        Most rows to use at all, drawn at random.
+    random_state : int
+        Decides what is drawn.
+    command : str
+        Said at the end of the page.
+    tell : callable
+        Called with a few words before every step.
+
+    Returns
+    -------
+    ExplainContent
+
+    Raises
+    ------
+    DataError
+        Too few rows, or a gradient that is no feature.
+    """
+    n_given = len(rows.labels)
+    if n_given < 10:
+        raise DataError(f"table must have at least 10 rows to explain a model; got {n_given} ({rows.source}).")
+    rng = np.random.default_rng(random_state)
+    if n_given > max_rows:
+        rows = rows.take(np.sort(rng.choice(n_given, max_rows, replace=False)))
+    names = [str(name) for name in model.label_names_]
+    tell("predicting")
+    asked = _Asked(model)
+    probs = np.asarray(asked.predict_proba(rows.features), dtype=np.float64)
+    content = ExplainContent(title or f"{model.title}: {rows.source}", command=command)
+    content.card = _data_card(model, rows, n_given)
+    content.warnings = _warnings(model, rows, n_given)
+    content.settings, content.versions = _settings(model)
+    tell("measuring")
+    content.metrics = _metrics(model, rows.labels, probs, rng)
+    frame = rows.features if isinstance(rows.features, pd.DataFrame) else None
+    known = [] if frame is None else [str(name) for name in frame]
+    if gradient is not None and gradient not in known:
+        raise DataError(f"gradient must be a feature ({listed(known)}); got {gradient!r}. Check the spelling.")
+    tell("which features matter")
+    importance = None if frame is None else _importance(asked, frame, rows.labels, random_state)
+    ranked = [] if frame is None else _ranked_features(frame, importance)
+    tell("which labels go together")
+    leading = [gradient] if gradient else []
+    gradients = _gradients(rows, frame, [*leading, *(group[0] for group in ranked if group[0] != gradient)])
+    network = _network(asked, rows, gradients, n_rows, random_state)
+    tell("whose part is whose")
+    partition = _partition(asked, rows, frame, random_state)
+    tell("response curves")
+    content.data = json_ready(
+        {
+            "names": names,
+            "history": _history(model),
+            "reliability": _reliability(rows.labels, probs),
+            "labels": _label_rows(model, rows.labels, probs, importance, network, partition),
+            "importance": _packed_importance(importance, names),
+            "partition": _packed_partition(partition, names),
+            "curves": None if frame is None else _curves(asked, frame, ranked, random_state),
+            "network": network,
+            "map": _map(model, rows, probs, rng),
+        }
+    )
+    return content
+
+
+# --- tables ----------------------------------------------------------------------------------------------
+
+
+def _data_card(model: LabelClassifier, rows: PageRows, n_given: int) -> list[tuple[str, str]]:
+    card = model_card(model)
+    observed = ~np.isnan(rows.labels)
+    n_gaps = int((~observed).sum())
+    per_row = np.nansum(rows.labels, axis=1)
+    needs = TableNeeds.of_model(model)
+    source = card.get("data") or {}
+    used = f"{len(rows.labels):,}" + (f" of {n_given:,}, drawn at random" if len(rows.labels) < n_given else "")
+    shown = {
+        "rows on this page": f"{used} ({rows.source})",
+        "labels": f"{rows.labels.shape[1]:,}: {_some(model.label_names_)}",
+        "labels per row": f"{per_row.mean():.1f} on average, {int(per_row.min())} to {int(per_row.max())}",
+        "cells not observed": f"{n_gaps:,} of {observed.size:,}" if n_gaps else "none",
+        "features": f"{len(needs.features):,}: {_some(needs.features)}",
+        "coordinates": " and ".join(rows.coordinate_names) if rows.coordinates is not None else "none",
+        "model": f"{model.title} ({type(model).__name__})",
+        "trained on": f"{card.get('n_train', '?')} rows of {card.get('table', 'a table in memory')}"
+        f", {card.get('n_validation', '?')} more chose epoch and thresholds (split: {card.get('split', '?')})",
+        "trained": str(card.get("date", "date not noted")),
+        "data source": str(source.get("source") or ""),
+        "licence": str(source.get("licence") or ""),
+        "citation": str(source.get("citation") or ""),
+    }
+    return [(name, value) for name, value in shown.items() if value]
+
+
+def _some(names: Any) -> str:
+    shown = ", ".join(str(name) for name in names[:8])
+    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
+
+
+def _warnings(model: LabelClassifier, rows: PageRows, n_given: int) -> list[str]:
+    found = []
+    if rows.source == model_card(model).get("table"):
+        found.append(
+            "This table has the name of the table the model was trained on. On rows it has learned from, a model "
+            "looks better than it is, and associations look weaker than they are. Use rows it has not seen."
+        )
+    if n_given < 100:
+        found.append(f"There are only {n_given} rows: every number here is rough.")
+    return found
+
+
+def _settings(model: LabelClassifier) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    card = model_card(model)
+    settings = [("training command", str(card["command"]))] if card.get("command") else []
+    settings += [(name, str(value)) for name, value in model.current_settings().items()]
+    packages = ("hotvae", "torch", "numpy", "scikit-learn", "pandas")
+    versions = [("python", platform.python_version())] + [(name, version(name)) for name in packages]
+    return settings, [*versions, ("page made", datetime.now(UTC).isoformat(timespec="seconds"))]
+
+
+def _metrics(
+    model: LabelClassifier, labels: npt.NDArray[Any], probs: FloatArray, rng: np.random.Generator
+) -> list[dict[str, Any]]:
+    cut: Any = model.thresholds_ or 0.5
+    found = evaluate(labels, probs, cut)
+    # The standard error needs few resamples; large tables can afford few only.
+    n_draws = int(np.clip(6e6 / labels.size, 30, 200))
+    draws = []
+    for _ in range(n_draws):
+        rows = rng.integers(0, len(labels), len(labels))
+        draws.append(evaluate(labels[rows], probs[rows], cut))
+    result = []
+    for name, metric in METRICS.items():
+        half = 1.96 * float(np.nanstd([draw[name] for draw in draws])) if np.isfinite(found[name]) else float("nan")
+        used = found["thresholds"].get(name)
+        result.append(
+            {
+                "title": metric.title,
+                "value": found[name],
+                # No measure is below 0; a normal interval around one near it would be. In this order NaN stays NaN.
+                "low": max(found[name] - half, 0.0),
+                "high": max(found[name] + half, 0.0),
+                "threshold": f"{used:g}" if isinstance(used, int | float) else "per label" if used is not None else "",
+                "better": "larger" if metric.greater_is_better else "smaller",
+                "meaning": _MEANINGS.get(name, ""),
+            }
+        )
+    return result
+
+
+def _label_rows(
+    model: LabelClassifier,
+    labels: npt.NDArray[Any],
+    probs: FloatArray,
+    importance: pd.DataFrame | None,
+    network: Mapping[str, Any],
+    partition: pd.DataFrame | None,
+) -> dict[str, Any]:
+    report = label_report(model, labels, probs)
+    names = [str(name) for name in model.label_names_]
+    observed = np.maximum((~np.isnan(labels)).sum(axis=0), 1)
+    rate = np.nansum(labels, axis=0) / observed
+    null = -(rate * np.log(rate.clip(1e-12)) + (1 - rate) * np.log((1 - rate).clip(1e-12)))
+    loss = report["log_loss"].to_numpy(dtype=np.float64)
+    explained = np.divide(null - loss, null, out=np.full(len(null), np.nan), where=null > 1e-9)
+    columns: list[tuple[str, str, Sequence[Any]]] = [
+        ("label", "", names),
+        ("present", "rows in which it was found", report["n_present"].tolist()),
+        ("rate", "share of observed rows in which it was found", _rounded(rate, 3)),
+        ("predicted", "mean predicted probability", _rounded(report["mean_probability"], 3)),
+        ("AUC", "chance that a presence is ranked above an absence", _rounded(report["auc"], 3)),
+        ("F1", "at the tuned threshold", _rounded(report["f1"], 3)),
+        ("explained", "share of the deviance that the features explain", _rounded(explained, 3)),
+    ]
+    if partition is not None and (partition["part"] == "other labels").any():
+        own = partition[partition["part"] == "other labels"].set_index("label")["share"]
+        help_text = "share of the deviance that half of the other labels explain beyond the features"
+        columns.append(("by others", help_text, _rounded(own.loc[names], 3)))
+    if importance is not None:
+        best = importance[importance["label"] != ALL_LABELS]
+        best = best.loc[best.groupby("label")["importance"].idxmax()].set_index("label")
+        top = [str(best["group"][name]) if best["importance"][name] > 0 else "" for name in names]
+        columns.append(("main feature", "the feature that its prediction leans on most", top))
+    if network.get("partners") is not None:
+        columns.append(
+            ("closest label", "clearest association over all rows, + together, − apart", network["partners"])
+        )
+    return {
+        "columns": [{"title": title, "help": text} for title, text, _ in columns],
+        "rows": [list(row) for row in zip(*(values for _, _, values in columns), strict=True)],
+    }
+
+
+def _history(model: LabelClassifier) -> dict[str, Any] | None:
+    history = getattr(model, "history_", None)
+    if history is None or not history.records:
+        return None
+    wanted = ["loss", *(name for name in history.records[-1] if name.startswith("validation_"))]
+    step = max(1, len(history.records) // 300)
+    records = history.records[::step]
+    best = next((record for record in history.records if record["epoch"] == history.best_epoch), None)
+    series = []
+    for name in wanted:
+        series.append(
+            {
+                "title": _CURVES.get(name) or history_title(name),
+                "values": [_digits(record.get(name)) for record in records],
+                "best": None if best is None else _digits(best.get(name)),
+            }
+        )
+    return {"epochs": [record["epoch"] for record in records], "best": history.best_epoch, "series": series}
+
+
+def _reliability(labels: npt.NDArray[Any], probs: FloatArray) -> dict[str, Any]:
+    curve = reliability_curve(labels, probs)
+    return {
+        "predicted": _rounded(curve.mean_predicted, 4),
+        "observed": _rounded(curve.observed_rate, 4),
+        "count": [int(count) for count in curve.count],
+    }
+
+
+# --- features --------------------------------------------------------------------------------------------
+
+
+def _importance(model: _Asked, frame: pd.DataFrame, labels: npt.NDArray[Any], seed: int) -> pd.DataFrame | None:
+    try:
+        groups = correlated_groups(frame, threshold=0.9)
+        return permutation_importance(model, frame, labels, groups=groups, n_repeats=3, max_rows=500, random_state=seed)
+    except DataError:  # nothing observed: there is no deviance to rise
+        return None
+
+
+def _ranked_features(frame: pd.DataFrame, importance: pd.DataFrame | None) -> list[list[str]]:
+    """Features that nearly repeat each other side by side, the most important first."""
+    if importance is None:
+        return [[str(name)] for name in frame]
+    members = correlated_groups(frame, threshold=0.9)
+    return [members[group] for group in dict.fromkeys(importance["group"])]
+
+
+def _packed_importance(importance: pd.DataFrame | None, names: Sequence[str]) -> dict[str, Any] | None:
+    if importance is None:
+        return None
+    groups = list(dict.fromkeys(importance["group"]))[:25]
+    table = importance[importance["group"].isin(groups)]
+    wide = table.pivot(index="group", columns="label", values="importance").loc[groups]
+    overall = table[table["label"] == ALL_LABELS].set_index("group").loc[groups]
+    return {
+        "groups": groups,
+        "overall": _rounded(overall["importance"], 5),
+        "lower": _rounded(overall["lower"], 5),
+        "upper": _rounded(overall["upper"], 5),
+        "labels": [_rounded(wide[name], 4) for name in names],
+    }
+
+
+def _curves(model: _Asked, frame: pd.DataFrame, ranked: list[list[str]], seed: int) -> dict[str, Any] | None:
+    n_labels = len(model.label_names_)
+    order = [name for group in ranked for name in group if frame[name].notna().any()]
+    n_points = 15 if n_labels <= 100 else 10
+    shown = order[: int(np.clip(MOST_CURVE_POINTS // (n_labels * n_points), 4, 12))]
+    if not shown:
+        return None
+    table = response_curves(model, frame, shown, n_points=n_points, n_bootstrap=60, max_rows=100, random_state=seed)
+    features = []
+    for name in shown:
+        own = table[table["feature"] == name]
+        values = list(dict.fromkeys(own["value"]))
+        is_number = all(isinstance(value, float) for value in values)
+        cube = own[["probability", "lower", "upper"]].to_numpy().reshape(len(values), n_labels, 3)
+        features.append(
+            {
+                "name": name,
+                "values": [_digits(value) for value in values] if is_number else [str(value) for value in values],
+                "numeric": is_number,
+                "marks": _rounded(np.nanquantile(frame[name].astype(float), np.linspace(0, 1, 21)), None)
+                if is_number
+                else [],
+                # label, kind (probability, lower, upper), point
+                "points": _packed(cube.transpose(1, 2, 0) * 65535, np.uint16),
+            }
+        )
+    return {"features": features, "left_out": max(0, len(order) - len(shown))}
+
+
+def _partition(model: _Asked, rows: PageRows, frame: pd.DataFrame | None, seed: int) -> pd.DataFrame | None:
+    if frame is None or not (~np.isnan(rows.labels)).any():
+        return None
+    space = [name for name in rows.coordinate_names if name in frame]
+    n_rows = int(np.clip(60_000 // max(1, rows.labels.shape[1]), 100, 400))
+    return deviance_partition(
+        model, frame, rows.labels, space=space, n_draws=10, n_halves=2, max_rows=n_rows, random_state=seed
+    )
+
+
+def _packed_partition(partition: pd.DataFrame | None, names: Sequence[str]) -> dict[str, Any] | None:
+    if partition is None:
+        return None
+    parts = list(dict.fromkeys(partition["part"]))
+    wide = partition.pivot(index="label", columns="part", values="share")[parts]
+    return {
+        "parts": parts,
+        "overall": _rounded(wide.loc[ALL_LABELS], 4),
+        "labels": [_rounded(row, 3) for row in wide.loc[list(names)].to_numpy()],
+    }
+
+
+# --- network ---------------------------------------------------------------------------------------------
+
+
+def _network(
+    model: _Asked,
+    rows: PageRows,
+    gradients: Mapping[str, pd.Series[Any]],
+    n_rows: int | None,
+    seed: int,
+) -> dict[str, Any]:
+    names = [str(name) for name in model.label_names_]
+    if not model.conditional:
+        return {"reason": _NOT_CONDITIONAL}
+    if len(names) < 2:
+        return {"reason": "There is only one label, so there is nothing for it to go with."}
+    asked = n_rows or int(np.clip(30_000 // len(names), 60, 400))
+    masks: dict[str, npt.NDArray[np.bool_]] = {ALL_ROWS: np.ones(len(rows.labels), dtype=bool)}
+    described = []
+    for name, groups in gradients.items():
+        titles = [str(title) for title in groups.cat.categories]
+        described.append({"feature": name, "groups": [title.removeprefix(name).strip() for title in titles]})
+        masks |= {f"{name}\n{title}": (groups == title).to_numpy() for title in titles}
+    table = associations(
+        model,
+        rows.features,
+        rows.labels,
+        groups=masks,
+        max_rows=asked,
+        n_bootstrap=100,
+        false_share=FALSE_SHARE,
+        # All pairs are counted together: of many labels few shuffles are enough.
+        n_shuffles=int(np.clip(600_000 // len(names) ** 2, 5, 20)),
+        random_state=seed,
+    )
+    pairs = pair_table(table)
+    code = pairs["label_a"].cat.codes.to_numpy(dtype=np.int64) * len(names) + pairs["label_b"].cat.codes.to_numpy()
+    pairs["kept"] |= np.isin(code, code[pairs["kept"] & (pairs["group"] == ALL_ROWS)]) & _is_followed(pairs)
+    kept = pairs["kept"].to_numpy()
+    size = pairs["effect"].abs()[kept].groupby(code[kept]).max().sort_values(ascending=False)
+    picked = size.index[:MOST_EDGES].to_numpy()
+    edges = [list(divmod(int(number), len(names))) for number in picked]
+    chosen = [(names[a], names[b]) for a, b in edges]
+    shown = np.isin(code, picked)
+    effects = pairs[shown].assign(pair=code[shown]).pivot(index="pair", columns="group").loc[picked]
+    order = list(masks)
+
+    def column(what: str, digits: int) -> list[list[float]]:
+        if not chosen:
+            return []
+        return [_rounded(row, digits) for row in effects[what][order].to_numpy(dtype=np.float64)]
+
+    counts = table.groupby("group", observed=True)["n_rows"].first()
+    thirds = _thirds(model, rows, chosen[:12], names, seed)
+    overall = pairs[(pairs["group"].astype(str) == ALL_ROWS) & pairs["kept"]]
+    return {
+        "n_rows": int(counts[ALL_ROWS]),
+        "n_pairs": len(size),
+        "n_tried": len(names) * (len(names) - 1) // 2,
+        "edges": edges,
+        "effects": column("effect", 3),
+        "on_a": [row[0] for row in column("effect_on_a", 3)],
+        "on_b": [row[0] for row in column("effect_on_b", 3)],
+        "kept": [[int(value) for value in row] for row in column("kept", 0)],
+        "gradients": described,
+        "nodes": _layout(edges, [row[0] for row in column("effect", 3)], seed),
+        "thirds": thirds,
+        "partners": _partners(overall, names),
+    }
+
+
+def _is_followed(pairs: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Whether the residuals of a group bear out the effect, for pairs whose existence was screened over all rows.
+
+    A fifth of the rows would have to find each pair anew among thousands; to follow one that is known is easier.
+    """
+    agree = pairs["residual_z"] * np.sign(pairs["effect"]) >= FOLLOWED_Z
+    followed: npt.NDArray[np.bool_] = (agree & (pairs["effect_on_a"] * pairs["effect_on_b"] > 0)).to_numpy(dtype=bool)
+    return followed
+
+
+def _gradients(rows: PageRows, frame: pd.DataFrame | None, features: Sequence[str]) -> dict[str, pd.Series[Any]]:
+    """Group rows along the first features that divide them, then along coordinates."""
+    found: dict[str, pd.Series[Any]] = {}
+    for name in features:
+        if frame is not None and len(found) < MOST_GRADIENTS and pd.api.types.is_numeric_dtype(frame[name]):
+            found |= _usable(name, frame[name])
+    if rows.coordinates is not None:
+        for name, values in zip(rows.coordinate_names, rows.coordinates.T, strict=False):
+            if name not in found:
+                found |= _usable(name, values)
+    return found
+
+
+def _usable(name: str, values: Any) -> dict[str, pd.Series[Any]]:
+    try:
+        groups = gradient_groups(values, N_GROUPS, name=name)
+    except DataError:
+        return {}
+    return {name: groups} if groups.value_counts().min() >= 10 else {}
+
+
+def _thirds(
+    model: _Asked, rows: PageRows, pairs: Sequence[tuple[str, str]], names: Sequence[str], seed: int
+) -> list[list[Any]]:
+    """Third labels with which a pair clearly changes, tried among the closest relations of the pair."""
+    near: dict[str, list[str]] = {}
+    for a, b in pairs:
+        near.setdefault(a, []).append(b)
+        near.setdefault(b, []).append(a)
+    found = []
+    for a, b in pairs:
+        others = [name for name in dict.fromkeys([*near[a], *near[b]]) if name not in (a, b)][:4]
+        if others:
+            found.append(
+                third_order(
+                    model, rows.features, [(a, b)], thirds=others, scale="probability", max_rows=60, random_state=seed
+                )
+            )
+    if not found:
+        return []
+    table = pd.concat(found, ignore_index=True)
+    table = table[table["clear"] & (table["effect"].abs() >= 0.03)]
+    table = table.sort_values("effect", key=np.abs, ascending=False)
+    # Of the same three labels the clearest way round is enough.
+    three = [frozenset(labels) for labels in table[["label_i", "label_j", "label_k"]].to_numpy().tolist()]
+    table = table[~pd.Series(three, index=table.index, dtype=object).duplicated()][:12]
+    place = {name: number for number, name in enumerate(names)}
+    return [
+        [
+            place[str(row.label_i)],
+            place[str(row.label_j)],
+            place[str(row.label_k)],
+            _digits(row.effect_k_absent),
+            _digits(row.effect_k_present),
+        ]
+        for row in table.itertuples()
+    ]
+
+
+def _partners(overall: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    best: dict[str, str] = {}
+    columns = (overall[name].tolist() for name in ("label_a", "label_b", "effect"))
+    for first, second, effect in zip(*columns, strict=True):  # strongest first
+        sign = "+" if effect > 0 else "−"
+        best.setdefault(str(first), f"{sign} {second}")
+        best.setdefault(str(second), f"{sign} {first}")
+    return [best.get(name, "") for name in names]
+
+
+def _layout(edges: Sequence[Sequence[int]], effects: Sequence[float], seed: int) -> list[list[float]]:
+    """Places of the labels that have an edge: (label, x, y)."""
+    members = sorted({label for edge in edges for label in edge})
+    index = {label: place for place, label in enumerate(members)}
+    numbered = [(index[first], index[second]) for first, second in edges]
+    places = network_layout(numbered, np.array(effects, dtype=np.float64), random_state=seed)
+    return [[label, *_rounded(place, 3)] for label, place in zip(members, places, strict=True)]
+
+
+# --- map -------------------------------------------------------------------------------------------------
+
+
+def _map(model: LabelClassifier, rows: PageRows, probs: FloatArray, rng: np.random.Generator) -> dict[str, Any] | None:
+    if rows.coordinates is None or not np.isfinite(rows.coordinates).all():
+        return None
+    n_labels = probs.shape[1]
+    most = int(np.clip(MOST_MAP_CELLS // (2 * n_labels), 200, 1500))
+    picked = np.arange(len(probs))
+    if len(picked) > most:
+        picked = np.sort(rng.choice(len(picked), most, replace=False))
+    columns = degree_columns(rows.coordinate_names, rows.coordinates)
+    x, y = columns or (0, 1)
+    places = rows.coordinates[picked][:, [x, y]]
+    margin = np.maximum(np.ptp(places, axis=0) * 0.06, 1e-3)
+    low, high = places.min(axis=0) - margin, places.max(axis=0) + margin
+    land: list[list[float]] = []
+    if columns is not None:
+        rings = land_rings((*low, *high), tolerance=float(max(high - low)) / 700)
+        land = [_rounded(ring.ravel(), 2) for ring in rings]
+    labels = rows.labels[picked]
+    seed = int(rng.integers(2**31 - 1))
+    draws = sample_rows(model, take_rows(rows.features, picked), 100, seed)
+    counts = np.concatenate([block.sum(axis=2, dtype=np.int64) for block in draws])
+    lower, upper = np.quantile(counts, [0.05, 0.95], axis=0)
+    complete = ~np.isnan(labels).any(axis=1)
+    return {
+        "degrees": columns is not None,
+        "names": [rows.coordinate_names[x], rows.coordinate_names[y]],
+        "bounds": _rounded([*low, *high], None),
+        "x": _rounded(places[:, 0], None),
+        "y": _rounded(places[:, 1], None),
+        "n_all": len(probs),
+        "land": land,
+        "richness": _rounded(probs[picked].sum(axis=1), 2),
+        "lower": _rounded(lower, 1),
+        "upper": _rounded(upper, 1),
+        "found": [int(count) if whole else None for count, whole in zip(np.nansum(labels, 1), complete, strict=True)],
+        "probs": _packed(probs[picked].T * 250, np.uint8),
+        "seen": _packed(np.where(np.isnan(labels), 2, labels).T, np.uint8),
+    }
+
+
+# --- numbers ---------------------------------------------------------------------------------------------
+
+
+def _packed(values: npt.NDArray[Any], kind: Any) -> str:
+    whole = np.round(np.nan_to_num(values)).clip(0, np.iinfo(kind).max).astype(np.dtype(kind).newbyteorder("<"))
+    return base64.b64encode(np.ascontiguousarray(whole).tobytes()).decode("ascii")
+
+
+def _rounded(values: Any, digits: int | None) -> list[Any]:
+    table = np.asarray(values, dtype=np.float64)
+    if digits is None:
+        return [_digits(value) for value in table.tolist()]
+    return [round(value, digits) if np.isfinite(value) else None for value in table.tolist()]
+
+
+def _digits(value: Any) -> float | None:
+    """Five significant digits; None for what is no number."""
+    if value is None or not np.isfinite(value):
+        return None
+    return float(f"{float(value):.5g}")

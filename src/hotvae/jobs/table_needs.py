@@ -1,0 +1,297 @@
+"""The columns that a saved model needs of a table, and how they are read.
+
+Options of tables, here and in the jobs that read them: ``id_column`` has the ids of the rows, by default the column of
+training if it is there; ``label_table`` is a second table with the labels, joined by the ids; ``presence`` takes any
+count above 0 as 1, always when training did; ``ignore_unknown`` passes over columns that training did not know;
+``encoding`` and ``decimal`` are those of text files. Tables that do not fit raise a ``DataError``.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hotvae.data.dataset import Dataset, FeatureKind, check_finite, close_names
+from hotvae.data.frames import read_frame
+from hotvae.data.tables import align_columns, check_kinds, dataset_from_frame, read_features, read_table
+from hotvae.errors import DataError, DataWarning, listed
+from hotvae.estimators.base import LabelClassifier
+
+
+@dataclass(frozen=True)
+class TableNeeds:
+    """The columns a model needs of a table, and those it passes over.
+
+    Attributes
+    ----------
+    features, labels : list of str
+        Columns by name, in the order of the model.
+    kinds : list of {"numeric", "categorical"}
+        Kind of each feature in training.
+    ignored : frozenset of str
+        Columns of the training table that are no features.
+    dropped : list of str
+        Names and globs of columns that were left out of training.
+    id_column : str or None
+        Ids of the rows.
+    presence : bool
+        Labels are counts.
+    is_sparse : bool
+        The model takes sparse features.
+    """
+
+    features: list[str]
+    kinds: list[FeatureKind]
+    labels: list[str]
+    ignored: frozenset[str] = frozenset()
+    dropped: tuple[str, ...] = ()
+    id_column: str | None = None
+    presence: bool = False
+    is_sparse: bool = False
+
+    @classmethod
+    def of_card(cls, card: Mapping[str, Any], is_sparse: bool) -> "TableNeeds":
+        """Read what :func:`train_on_table` noted of its table."""
+        others = [*card["coordinates"], card["groups"], card["id_column"]]
+        return cls(
+            features=card["feature_names"],
+            kinds=card["feature_kinds"],
+            labels=card["labels"],
+            ignored=frozenset([*card["labels"], *card["dropped_labels"], *filter(None, others)]),
+            dropped=tuple(card["dropped_columns"]),
+            id_column=card["id_column"],
+            presence=card["presence"],
+            is_sparse=is_sparse,
+        )
+
+    @classmethod
+    def of_model(cls, model: LabelClassifier) -> "TableNeeds":
+        """Read the notes of a model; one saved from Python has none, and knows its own columns only."""
+        card, scaler = model_card(model), model.features_
+        if "feature_names" in card:
+            return cls.of_card(card, getattr(scaler, "is_sparse", False))
+        labels = [str(name) for name in model.label_names_]
+        return cls(
+            list(scaler.feature_names_in),
+            list(scaler.kinds),
+            labels,
+            ignored=frozenset(labels),
+            is_sparse=getattr(scaler, "is_sparse", False),
+        )
+
+    def read_features(
+        self,
+        table: str | Path,
+        *,
+        id_column: str | None = None,
+        ignore_unknown: bool = False,
+        encoding: str = "utf-8",
+        decimal: str = ".",
+    ) -> "tuple[pd.DataFrame | sparse.csr_array, pd.Index[Any]]":
+        """Read the features, in the order and form of training, and the ids of the rows.
+
+        Columns of the table may have any order; ids are named after their column, or are row numbers named ``"row"``.
+        """
+        source, wanted_id = Path(table), id_column or self.id_column
+        if source.suffix.lower() != ".npz":
+            kinds = zip(self.features, self.kinds, strict=True)
+            as_text = [name for name, kind in kinds if kind == "categorical"] + [wanted_id or ""]
+            frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=as_text)
+            return self.features_of(frame, id_column=id_column, ignore_unknown=ignore_unknown, source=source.name)
+        features: Any = read_features(
+            source,
+            feature_names=self.features,
+            kinds=self.kinds,
+            ignore=(self.ignored | {wanted_id or ""}) - set(self.features),
+            ignore_unknown=ignore_unknown,
+            id_column=wanted_id,
+        )
+        ids: pd.Index[Any] | None = None
+        if wanted_id is not None and isinstance(features, pd.DataFrame):
+            ids, features = features.index, features.reset_index(drop=True)
+        features = self._in_form(features)
+        check_finite(features, self.features)
+        return features, pd.RangeIndex(int(features.shape[0]), name="row") if ids is None else ids
+
+    def features_of(
+        self,
+        frame: pd.DataFrame,
+        *,
+        id_column: str | None = None,
+        ignore_unknown: bool = False,
+        source: str = "table",
+        first_row: int = 0,
+    ) -> "tuple[pd.DataFrame | sparse.csr_array, pd.Index[Any]]":
+        """Take the features, in the order and form of training, out of a frame, and the ids of its rows.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            Rows of a table; columns in any order.
+        id_column, ignore_unknown
+            As in :meth:`read_features`.
+        source : str
+            Name of the table, for messages.
+        first_row : int
+            Number of the first row, where the frame is a piece of a longer table without ids.
+        """
+        wanted_id = id_column or self.id_column
+        columns = [str(column) for column in frame.columns]
+        ids: pd.Index[Any] = pd.RangeIndex(first_row, first_row + len(frame), name="row")
+        if wanted_id in columns:
+            ids = pd.Index(frame[wanted_id].astype("str"), name=wanted_id)
+        elif id_column is not None:
+            raise DataError(f"id column must be in the table; got {id_column!r} ({source}). Check the spelling.")
+        ignored = (self.ignored | {wanted_id or ""}) - set(self.features)
+        ignored |= {name for name in columns if any(fnmatchcase(name, drop) for drop in self.dropped)}
+        aligned = align_columns(frame, self.features, ignore=ignored, ignore_unknown=ignore_unknown)
+        check_kinds(aligned, self.kinds)
+        features = self._in_form(aligned)
+        check_finite(features, self.features)
+        return features, ids
+
+    def _in_form(self, features: Any) -> Any:
+        if self.is_sparse and isinstance(features, pd.DataFrame):
+            columns: Any = features.astype(pd.SparseDtype("float64", 0.0))
+            return sparse.csr_array(columns.sparse.to_coo())
+        if not self.is_sparse and not isinstance(features, pd.DataFrame):
+            return pd.DataFrame(features.toarray(), columns=self.features)
+        return features
+
+    def read_labels(
+        self,
+        table: str | Path,
+        *,
+        label_table: str | Path | None = None,
+        id_column: str | None = None,
+        presence: bool = False,
+        encoding: str = "utf-8",
+        decimal: str = ".",
+    ) -> NDArray[np.float32]:
+        """Read the labels, in the order of the model, of shape (n_samples, n_labels)."""
+        source, presence = Path(table), presence or self.presence
+        if source.suffix.lower() == ".npz":
+            data = read_table(source, label_table=label_table, labels=self.labels, presence=presence)
+        else:
+            joined_by = None if label_table is None else id_column or self.id_column
+            reading: Any = {"encoding": encoding, "decimal": decimal, "text_columns": [joined_by or ""]}
+            frame = read_frame(source, **reading)
+            labels = None if label_table is None else read_frame(label_table, **reading)
+            columns = [str(name) for name in (frame if labels is None else labels)]
+            missing = [name for name in self.labels if name not in columns]
+            if missing:
+                others = [name for name in columns if name not in self.labels]
+                raise DataError(
+                    f"table must hold every label of the model; got none for {listed(missing)}"
+                    f"{close_names(missing, others)} "
+                    f"({Path(label_table or source).name}). Add these columns "
+                    "(empty cells are not observed), or pass --label-table."
+                )
+            # Features are read by the rules of prediction; here they would only be in the way.
+            kept = [name for name in frame if name in (self.labels if labels is None else [joined_by])]
+            data = _only_labels(
+                frame[kept], labels=self.labels, label_frame=labels, id_column=joined_by, presence=presence
+            )
+        order = [data.label_names.index(name) for name in self.labels]
+        return np.asarray(data.labels[:, order], dtype=np.float32)
+
+    def read_given(
+        self,
+        given: str | Path,
+        ids: "pd.Index[Any]",
+        *,
+        presence: bool = False,
+        encoding: str = "utf-8",
+        decimal: str = ".",
+    ) -> NDArray[np.float32]:
+        """Read labels that are known beforehand, as ``given`` of :meth:`~hotvae.HotVAEClassifier.predict_proba`.
+
+        Parameters
+        ----------
+        given : path
+            Table with any of the label columns: 1 present, 0 absent, empty unknown. Labels without a column are
+            unknown; features and other columns of the training table are passed over.
+        ids : Index
+            Ids of the rows to predict, as :meth:`read_features` returned them. Where ``given`` has their column its
+            rows are joined by it, and rows that it does not name are given nothing; else its rows are those to
+            predict, in their order.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels)
+            1, 0, or NaN for unknown.
+        """
+        source, id_column = Path(given), str(ids.name)
+        frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=[id_column])
+        columns = [str(name) for name in frame.columns]
+        frame = frame.set_axis(columns, axis=1)
+        is_joined = id_column in columns and id_column not in {*self.labels, *self.features}
+        labels = [name for name in self.labels if name in columns]
+        passed_over = {*self.features, *self.ignored, *([id_column] if is_joined else [])}
+        unknown = [name for name in columns if name not in {*labels, *passed_over}]
+        if unknown or not labels:
+            names, what = (unknown, "unknown column(s)") if unknown else (columns, "none of them among")
+            raise DataError(
+                f"given labels must be in columns named as in training; got {what} {listed(names)}"
+                f"{close_names(names, self.labels)} ({source.name}). Correct or remove them; "
+                "ids are joined by --id-column."
+            )
+        rows = np.arange(len(frame))
+        if is_joined:
+            rows = _rows_of_ids(frame[id_column], ids, source.name)
+        elif len(frame) != len(ids):
+            raise DataError(
+                f"given labels must have the rows of the table, {len(ids)}; got {len(frame)} ({source.name}). "
+                "Add the missing rows with empty cells, or give both tables an id column (--id-column)."
+            )
+        found = np.full((len(ids), len(self.labels)), np.nan, dtype=np.float32)
+        filled = [name for name in labels if frame[name].notna().any()]
+        if filled:
+            data = _only_labels(frame[filled], labels=filled, presence=presence or self.presence)
+            values = np.asarray(data.labels, dtype=np.float32)
+            places = [self.labels.index(name) for name in data.label_names]
+            found[:, places] = np.where((rows >= 0)[:, None], values[rows], np.nan)
+        return found
+
+
+def _only_labels(frame: pd.DataFrame, **roles: Any) -> Dataset:
+    """Read labels by the rules of training tables, from a frame without features."""
+    numbered = frame.assign(**{"(row)": np.arange(len(frame))})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # the numbers of a single row are constant
+        return dataset_from_frame(numbered, **roles)
+
+
+def check_unique_ids(ids: "pd.Index[Any]", others: "pd.Index[Any]", column: str, source: str) -> None:
+    """Refuse ids that name several rows of a table, or of a second one (``source``) that is to be joined with it."""
+    for what, index in (("table", ids), (source, others)):
+        if not index.is_unique:
+            raise DataError(
+                f"ids must be unique to join tables; got {listed(index[index.duplicated()].unique())} more than once "
+                f"(column {column!r} of the {what}). Merge or remove the repeated rows."
+            )
+
+
+def _rows_of_ids(column: "pd.Series[Any]", ids: "pd.Index[Any]", source: str) -> NDArray[np.intp]:
+    """Find the row of a second table for each id; -1 where it has none."""
+    there, wanted = pd.Index(column.astype("str")), ids.astype("str")
+    check_unique_ids(wanted, there, str(ids.name), source)
+    strangers = there.difference(wanted, sort=False)
+    if len(strangers):
+        raise DataError(
+            f"ids of given labels must be in the table; got {listed(strangers)}{close_names(strangers, wanted)} "
+            f"(column {str(ids.name)!r} of {source}). Correct these ids, or remove their rows."
+        )
+    return np.asarray(there.get_indexer(wanted), dtype=np.intp)
+
+
+def model_card(model: LabelClassifier) -> dict[str, Any]:
+    """Return what :func:`train_on_table` noted; empty for a model saved from Python without notes."""
+    return dict(getattr(model, "extra_", None) or {})

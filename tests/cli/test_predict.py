@@ -1,0 +1,228 @@
+"""``hotvae predict``: files, columns, thresholds, labels that are given."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hotvae import HotVAEClassifier, load_model
+from hotvae.baselines.prevalence import Prevalence
+from hotvae.cli import main
+from hotvae.data.frames import write_table
+from tests.cli.region import LABELS, PARAMETERS, QUICK, ROLES
+
+
+def test_predict__new_rows__are_what_python_predicts(folder, python_model, tmp_path, run):
+    out = tmp_path / "p.parquet"
+    code, printed, err = run("predict", folder / "model", folder / "new.csv", "--out", out)
+    assert (code, err) == (0, "")
+    assert printed == f"wrote 60 rows × 6 labels to {out}\n"
+    new = pd.read_csv(folder / "new.csv")
+    table = pd.read_parquet(out)
+    assert list(table) == ["site", *LABELS]
+    assert table["site"].tolist() == new["site"].tolist()
+    expected = python_model.predict_proba(new[list(python_model.feature_names_in_)])
+    np.testing.assert_array_equal(table[LABELS].to_numpy(), expected)
+
+
+def test_predict__columns_in_another_order_and_without_roles__is_the_same(folder, tmp_path, run):
+    new = pd.read_csv(folder / "new.csv")
+    features = list(load_model(folder / "model").feature_names_in_)
+    new[["site", *features]].to_csv(tmp_path / "a.csv", index=False)
+    new[features[::-1]].to_csv(tmp_path / "b.csv", index=False)
+    for name in "ab":
+        assert run("predict", folder / "model", tmp_path / f"{name}.csv", "--out", tmp_path / f"p{name}.csv")[0] == 0
+    first, second = pd.read_csv(tmp_path / "pa.csv"), pd.read_csv(tmp_path / "pb.csv")
+    np.testing.assert_array_equal(first[LABELS], second[LABELS])
+    assert first["site"].tolist() == new["site"].tolist()
+    assert second["row"].tolist() == list(range(60))
+
+
+def test_predict__missing_column__is_named(folder, tmp_path, fails):
+    pd.read_csv(folder / "new.csv").rename(columns={"rainfall": "rain"}).to_csv(tmp_path / "t.csv", index=False)
+    message = fails("predict", folder / "model", tmp_path / "t.csv", "--out", tmp_path / "p.csv")
+    assert "table must have the column(s) 'rainfall'" in message
+    assert "close: 'rain'" in message
+    assert not (tmp_path / "p.csv").exists()
+
+
+def test_predict__unknown_column__is_named_unless_ignored(folder, tmp_path, fails, run):
+    pd.read_csv(folder / "new.csv").assign(observer="me").to_csv(tmp_path / "t.csv", index=False)
+    arguments = ("predict", folder / "model", tmp_path / "t.csv", "--out", tmp_path / "p.csv")
+    assert "unknown column(s) 'observer'" in fails(*arguments)
+    assert run(*arguments, "--ignore-unknown")[0] == 0
+
+
+@pytest.mark.slow
+def test_predict__columns_dropped_in_training__are_passed_over(folder, tmp_path, run):
+    table = pd.read_csv(folder / "region.csv").assign(note_a="x", note_b=1.5)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    model = tmp_path / "m"
+    dropping = ["--drop", "note_*", "--drop", "soil_ph,forest"]
+    assert run("train", tmp_path / "t.csv", *ROLES, *dropping, *QUICK, "--out", model)[0] == 0
+    assert load_model(model).n_features_in_ == 5
+    assert run("predict", model, tmp_path / "t.csv", "--out", tmp_path / "p.csv")[0] == 0
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_predict__existing_file__is_replaced_by_force_only(folder, tmp_path, run, force):
+    out = tmp_path / "p.csv"
+    out.write_text("precious\n")
+    code, _, err = run("predict", folder / "model", folder / "new.csv", "--out", out, *(["--force"] if force else []))
+    assert code == (0 if force else 2)
+    assert ("--force to replace it" in err) is not force
+    assert out.read_text().startswith("site," if force else "precious")
+
+
+def test_predict__binary__is_one_where_the_tuned_threshold_is_reached(folder, tmp_path, run):
+    model = load_model(folder / "model")
+    out = tmp_path / "p.csv"
+    code, printed, _ = run(
+        "predict", folder / "model", folder / "new.csv", "--out", out, "--binary", "micro_f1", "--json"
+    )
+    summary = json.loads(printed)
+    assert code == 0
+    assert summary["threshold"] == model.thresholds_["micro_f1"]
+    assert summary["files"] == [str(out), str(tmp_path / "p_binary.csv")]
+    probs, binary = pd.read_csv(out), pd.read_csv(tmp_path / "p_binary.csv")
+    np.testing.assert_array_equal(binary[LABELS], probs[LABELS] >= model.thresholds_["micro_f1"])
+
+
+def test_predict__threshold_of_ones_own__is_used(folder, tmp_path, run):
+    out = tmp_path / "p.csv.gz"
+    code, printed, _ = run("predict", folder / "model", folder / "new.csv", "--out", out, "--threshold", "0.4")
+    assert code == 0
+    assert "at threshold 0.4 to" in printed
+    binary = pd.read_csv(tmp_path / "p_binary.csv.gz")
+    np.testing.assert_array_equal(binary[LABELS], pd.read_csv(out)[LABELS] >= 0.4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--out", "p.xlsx"], "output must end in .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .pq; got 'p.xlsx'"),
+        (["--out", "none/p.csv"], "output folder must exist; got "),
+        (["--out", "p.csv", "--binary", "maF1"], "Did you mean 'macro_f1'?"),
+        (["--out", "p.csv", "--binary", "log_loss"], "metric must be a measure of predictions"),
+        (["--out", "p.csv", "--binary", "micro_f1", "--threshold", "0.5"], "must not be combined"),
+        (["--out", "p.csv", "--threshold", "1.5"], "threshold must be between 0 and 1; got 1.5"),
+        (["--out", "p.csv", "--id-column", "plot"], "id column must be in the table; got 'plot'"),
+    ],
+)
+def test_predict__option_that_does_not_fit__is_refused(folder, tmp_path, fails, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in fails("predict", folder / "model", folder / "new.csv", *options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_predict__infinite_or_textual_cell__is_located(folder, tmp_path, fails):
+    new = pd.read_csv(folder / "new.csv")
+    new.loc[3, "rainfall"] = np.inf
+    new.to_csv(tmp_path / "inf.csv", index=False)
+    new = new.astype({"rainfall": object})
+    new.loc[3, "rainfall"] = "wet"
+    new.to_csv(tmp_path / "text.csv", index=False)
+    for name, cell in (("inf", "inf"), ("text", "'wet'")):
+        message = fails("predict", folder / "model", tmp_path / f"{name}.csv", "--out", tmp_path / "p.csv")
+        assert cell in message
+        assert "'rainfall'" in message
+        assert "rows 3" in message
+
+
+def test_predict__model_saved_from_python_without_names__takes_its_made_up_ones(tmp_path, run):
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(30, 2)), rng.integers(0, 2, size=(30, 2))
+    model = HotVAEClassifier.from_settings(**PARAMETERS | {"max_epochs": 1}).fit(features, labels)
+    model.save(tmp_path / "m")
+    pd.DataFrame(features, columns=["feature_0", "feature_1"]).to_parquet(tmp_path / "t.parquet")
+    assert run("predict", tmp_path / "m", tmp_path / "t.parquet", "--out", tmp_path / "p.parquet")[0] == 0
+    table = pd.read_parquet(tmp_path / "p.parquet")
+    np.testing.assert_array_equal(table[["label_0", "label_1"]].to_numpy(), model.predict_proba(features))
+
+
+# --- Parquet, threads and labels that are given ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def frame():
+    random = np.random.default_rng(0)
+    soil = random.choice(["sand", "clay"], 70)
+    table = pd.DataFrame({"site": [f"s{i}" for i in range(70)], "depth": random.normal(size=70), "soil": soil})
+    return table.assign(wren=(table.depth > 0).astype(float), robin=(table.soil == "clay").astype(float))
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    model = HotVAEClassifier.from_settings(max_epochs=2, encoder_widths=(8,), dim=8, random_state=0)
+    model.fit(frame[["depth", "soil"]], frame[["wren", "robin"]])
+    model.extra_ = {}
+    return model
+
+
+@pytest.fixture
+def table(frame, tmp_path):
+    path = tmp_path / "new.parquet"
+    # Row groups that have nothing to do with the pieces.
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path, row_group_size=13)
+    return path
+
+
+def test_predict__parquet_to_parquet__streams(model, table, tmp_path, capsys):
+    model.save(tmp_path / "m")
+    arguments = ["predict", str(tmp_path / "m"), str(table), "--out", str(tmp_path / "p.parquet")]
+    assert main([*arguments, "--id-column", "site", "--ignore-unknown", "--threshold", "0.5"]) == 0
+    printed = capsys.readouterr().out
+    assert "wrote 70 rows × 2 labels" in printed
+    assert "wrote 0/1 labels at threshold 0.5" in printed
+    assert len(pd.read_parquet(tmp_path / "p_binary.parquet")) == 70
+
+
+def threads_of(model):
+    return model.current_settings()["n_threads"]
+
+
+def test_predict__threads__those_asked_for(model, table, tmp_path, monkeypatch):
+    model.save(tmp_path / "m")
+    seen = []
+    probs = type(model)._probs
+    monkeypatch.setattr(type(model), "_probs", lambda self, rows: (seen.append(threads_of(self)), probs(self, rows))[1])
+    arguments = ["predict", str(tmp_path / "m"), str(table), "--id-column", "site", "--ignore-unknown"]
+    assert main([*arguments, "--out", str(tmp_path / "p.parquet")]) == 0
+    assert main([*arguments, "--out", str(tmp_path / "q.parquet"), "--threads", "2"]) == 0
+    assert seen == [threads_of(model), 2]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_predict__given__is_what_python_predicts(model, frame, table, tmp_path, capsys, kind):
+    model.save(tmp_path / "m")
+    labels = pd.DataFrame({"site": ["s3", "s1"], "robin": [1, 0]})
+    write_table(labels, tmp_path / f"seen.{kind}")
+    out = tmp_path / f"p.{kind}"
+    arguments = ["predict", str(tmp_path / "m"), str(table), "--out", str(out), "--id-column", "site"]
+    assert main([*arguments, "--ignore-unknown", "--given", str(tmp_path / f"seen.{kind}")]) == 0
+    assert "given 2 labels in 2 of 70 rows" in capsys.readouterr().out
+    found = pd.read_parquet(out) if kind == "parquet" else pd.read_csv(out)
+    given = np.full((70, 2), np.nan)
+    given[3, 1], given[1, 1] = 1, 0
+    expected = model.predict_proba(frame[["depth", "soil"]], given=given)
+    np.testing.assert_allclose(found[["wren", "robin"]].to_numpy(), expected, atol=1e-6)
+    plain = model.predict_proba(frame[["depth", "soil"]])
+    assert found["robin"].iloc[[3, 1]].tolist() == [1, 0]
+    assert found["wren"].iloc[3] != pytest.approx(plain[3, 0], abs=1e-7)
+    np.testing.assert_allclose(found["wren"].iloc[[0, 2]], plain[[0, 2], 0], atol=1e-6)
+
+
+def test_predict__given_to_models_that_cannot__is_refused(frame, table, tmp_path, capsys):
+    features = frame[["depth", "soil"]]
+    Prevalence().fit(features, frame[["wren", "robin"]]).save(tmp_path / "m")
+    Prevalence().fit(features, frame["wren"].astype(int)).save(tmp_path / "c")
+    pd.DataFrame({"robin": [1.0] * 70}).to_csv(tmp_path / "seen.csv", index=False)
+    options = [str(table), "--ignore-unknown", "--given", str(tmp_path / "seen.csv"), "--out"]
+    assert main(["predict", str(tmp_path / "m"), *options, str(tmp_path / "p.csv")]) == 2
+    assert "given must go with a model that learns labels from labels; got Prevalence" in capsys.readouterr().err
+    assert main(["predict", str(tmp_path / "c"), *options, str(tmp_path / "p.csv")]) == 2
+    assert "--given must go with a model of labels; got one of classes" in capsys.readouterr().err
+    assert not (tmp_path / "p.csv").exists()

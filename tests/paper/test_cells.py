@@ -1,0 +1,434 @@
+"""One cell: which settings it gets, which rows it sees, what it measures."""
+
+import os
+import re
+import tomllib
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hotvae.config import LossWeights, NetConfig
+from hotvae.data.catalog import CatalogData, catalog_names, describe
+from hotvae.data.dataset import Dataset
+from hotvae.data.splits import split_dataset
+from hotvae.data.synthetic import virtual_region
+from hotvae.errors import ConfigError, DataError
+from hotvae.estimators.base import LabelClassifier
+from hotvae.estimators.hotvae import HotVAEClassifier
+from hotvae.estimators.network import NetworkClassifier
+from hotvae.estimators.registry import find_classifier
+from hotvae.estimators.thresholds import apply_thresholds, tune_thresholds
+from hotvae.features import TRANSFORMERS
+from hotvae.metrics import MEASURES, log_loss, macro_f1
+from hotvae.net.losses import bce_loss
+from hotvae.net.model import HotVAE
+from paper import cells
+from paper.cells import read_parts, recipe_of, run_cell
+from paper.experiments import EXPERIMENTS, TUNED, Cell, searched_sets
+from paper.search import SPACES
+from paper.variants import VARIANTS, printed_ranking
+
+PRESETS = Path(str(resources.files("hotvae.jobs"))) / "presets"
+TINY = {"max_epochs": 1, "encoder_widths": [8], "dim": 8}
+
+
+@pytest.fixture
+def named(monkeypatch, tmp_path):
+    """A catalogue of one set of ours, under any name."""
+
+    def use(features, labels, path=None):
+        data = Dataset(features, labels)
+        split = split_dataset(data, kind="random", fractions=(0.6, 0.2, 0.2), random_state=0)
+        made = CatalogData(describe("yeast"), data, split, path or tmp_path / "set.npz")
+        monkeypatch.setattr(cells, "load", lambda name, *, split, seed: made)
+        return made
+
+    return use
+
+
+# --- settings --------------------------------------------------------------------------------------------
+
+
+def test_recipe__hotvae__whole_preset():
+    recipe = recipe_of(Cell("tables", "hotvae", "hotvae", "bibtex"))
+    file = resources.files("hotvae.jobs") / "presets" / "bibtex.toml"
+    told = tomllib.loads(file.read_text(encoding="utf-8"))
+    assert {"direct_epochs", "kl_weight", "base"} <= set(told)
+    assert {name: recipe.to_dict().get(name, HotVAEClassifier.all_settings()[name]) for name in told} == told
+
+
+def test_recipe__start_from_a_ridge__is_every_networks_or_nobodys():
+    for data in ("bibtex", "reuters", "mirflickr_tags"):
+        for model in ("hotvae", "plain", "mpvae", "lamp", "seq2seq", "c2ae"):
+            assert recipe_of(Cell("tables", model, model, data)).parameters["base"] == "ridge", (data, model)
+
+
+def test_recipe__rival__how_rows_are_read_but_nothing_of_hotvae_itself():
+    preset = recipe_of(Cell("tables", "mpvae", "mpvae", "bbs_like_ebird100"))
+    assert preset.coordinates_as_features
+    assert preset.parameters["encoder_widths"] == (512, 512, 512)
+    assert not {"kl_weight", "direct_epochs", "dim", "batch_size"} & set(preset.parameters)
+    assert recipe_of(Cell("tables", "boosting", "boosting", "reuters")).parameters == {}
+    assert "encoder" not in recipe_of(Cell("tables", "lamp", "lamp", "yeast")).parameters
+    assert recipe_of(Cell("tables", "lamp", "lamp", "reuters")).parameters["encoder"] == "bag"
+
+
+def test_recipe__set_without_preset__that_of_a_set_like_it():
+    assert recipe_of(Cell("c", "hotvae", "hotvae", "norberg_vegetation")).coordinates_as_features
+    assert recipe_of(Cell("c", "hotvae", "hotvae", "norberg_plant")).parameters["direct_epochs"] == 120
+
+
+@pytest.mark.parametrize("model", ["plain", "mpvae", "probit", "lamp", "seq2seq", "c2ae"])
+@pytest.mark.parametrize("data", sorted(catalog_names()))
+def test_recipe_of__network_beside_hotvae__reads_rows_as_it_does(data, model):
+    """How a table is scaled, clamped and placed on the map is no merit of a model."""
+    own, rival = (recipe_of(Cell("c", name, name, data)) for name in ("hotvae", model))
+    front = {name for kind in TRANSFORMERS.values() for name in kind().get_params()} & set(rival.cls.all_settings())
+    told = {name: value for name, value in own.parameters.items() if name in front}
+    assert {name: rival.parameters.get(name) for name in told} == told
+    assert rival.coordinates_as_features == own.coordinates_as_features
+
+
+def test_recipe__rival__trains_as_long_as_hotvae_and_never_shorter_than_its_own_default():
+    """The preset of norberg_birds has 125 epochs, that of delicious fewer than a network's own 40."""
+    for data, longest in (("norberg_birds", 125), ("delicious", 40)):
+        for model in ("plain", "mpvae", "probit"):
+            assert recipe_of(Cell("c", model, model, data)).parameters["max_epochs"] == longest
+    assert recipe_of(Cell("c", "plain", "plain", "bbs_like_ebird100")).parameters["batch_size"] == 128
+
+
+def test_recipe__settings_of_the_cell__win_over_the_preset():
+    assert recipe_of(Cell("f", "3 layers", "hotvae", "bibtex", settings={"n_layers": 3})).parameters["n_layers"] == 3
+
+
+def test_recipe__tuned_file__stands_in_the_place_of_the_preset(tmp_path, monkeypatch):
+    """A search writes all settings down: what the preset of HOT-VAE says later is not the rival's."""
+    monkeypatch.setattr(cells, "TUNED", tmp_path)
+    (tmp_path / "bibtex.mpvae.toml").write_text("kl_weight = 0.25\nencoder_dropout = 0.5\n")
+    cell = Cell("tables", "mpvae", "mpvae", "bibtex")
+    assert recipe_of(cell).parameters == {"kl_weight": 0.25, "encoder_dropout": 0.5}
+    told = recipe_of(replace(cell, settings={"encoder_dropout": 0.1})).parameters
+    assert told == {"kl_weight": 0.25, "encoder_dropout": 0.1}
+
+
+def test_tuned__every_searched_set__all_models_had_the_same_budget():
+    """The command of a search stands in its file; HOT-VAE's file is the preset."""
+    for data in searched_sets():
+        commands = {}
+        for model in SPACES:
+            path = TUNED / f"{data}.{model}.toml" if model != "hotvae" else PRESETS / f"{data}.toml"
+            words = re.search(r"^# hotvae tune (.*)$", path.read_text(), re.MULTILINE)[1].split()
+            assert words[words.index("--out") + 1] == path.name
+            commands[model] = [word for word in words if word not in ("--model", model, path.name)]
+        assert all(command == commands["hotvae"] for command in commands.values())
+        assert "--budget" in commands["hotvae"]
+
+
+def test_recipe__unknown_setting__variant_named():
+    with pytest.raises(ConfigError, match=r"got 'n_layer' \(variant x\). Did you mean 'n_layers'"):
+        recipe_of(Cell("tables", "x", "hotvae", "yeast", settings={"n_layer": 1}))
+
+
+def test_recipe__every_declared_cell__has_settings_that_fit():
+    for experiment in EXPERIMENTS.values():
+        for cell in experiment.cells():
+            if cell.seed == 0:
+                recipe = recipe_of(cell)
+                recipe.cls.from_settings(**recipe.parameters).check_parameters()
+
+
+# --- data ------------------------------------------------------------------------------------------------
+
+
+def test_recipe__words_of_a_model_of_tables__are_among_its_settings():
+    # A preset with other words makes another table of the texts: results of before must not count as done.
+    recipe = recipe_of(Cell("tables", "ridge", "ridge", "reuters"))
+    assert recipe.to_dict()["words"] == {"max_words": 10000}
+    assert "words" not in recipe_of(Cell("tables", "lamp", "lamp", "reuters")).to_dict()  # it reads them itself
+    assert "words" not in recipe_of(Cell("tables", "ridge", "ridge", "yeast")).to_dict()
+
+
+def test_parts__texts_for_a_model_of_tables__words_of_training_rows_only(named):
+    import pandas as pd
+
+    texts = [f"common own{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(50)]
+    labels = np.arange(50) % 2
+    made = named(pd.DataFrame({"text": texts}), np.column_stack([labels, 1 - labels]))
+    cell = Cell("tables", "ridge", "ridge", "reuters")
+    parts = read_parts(cell, replace(recipe_of(cell), words={"min_word_count": 1}))
+    assert parts.train[0].shape == (30, 31)  # one word of its own for each training row, and the common one
+    assert parts.test[0].nnz == 10  # of a test row the common word alone is known
+    np.testing.assert_array_equal(parts.split.test, made.split.test)
+
+
+def test_parts__molecules_for_a_model_of_tables__elements(named):
+    import pandas as pd
+
+    smiles = ["CCO", "CCN", "CCCl", "CCBr", "CCS"] * 8
+    named(pd.DataFrame({"smiles": smiles}), np.column_stack([np.arange(40) % 2, np.arange(40) % 3 == 0]))
+    cell = Cell("tables", "mlknn", "mlknn", "sider")
+    parts = read_parts(cell, recipe_of(cell))
+    assert parts.train[0].shape[1] <= 6
+    assert set(np.unique(parts.test[0])) <= {0.0, 1.0}
+
+
+def test_parts__virtual_region__seed_draws_the_rows_not_the_region():
+    one, two = (Cell("f", "m", "mlknn", "virtual-60-4", seed=seed) for seed in (0, 1))
+    first, second = (read_parts(cell, recipe_of(cell)) for cell in (one, two))
+    assert not np.array_equal(first.split.test, second.split.test)
+    region = virtual_region(60, 4, random_state=0).dataset
+    np.testing.assert_array_equal(second.test[1], region.labels[second.split.test])
+
+
+# --- measuring -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_smoke__every_experiment__every_cell_is_measured(smoke_results):
+    assert {place[0] for place in smoke_results} == set(EXPERIMENTS)
+    for (experiment, variant, *_), (cell, measured) in smoke_results.items():
+        assert set(measured.line["metrics"]) == {"honest", "oracle"}, (experiment, variant)
+        assert measured.line["metrics"]["oracle"]["macro_f1"] >= measured.line["metrics"]["honest"]["macro_f1"] - 1e-12
+        assert measured.line["fit_seconds"]["wall"] >= 0
+        assert measured.line["n_rows"] == [48, 16, 16]
+        for name in ("versions", "recipe", "settings", "thresholds", "peak_memory_gb"):
+            assert measured.line[name], name
+        neural = issubclass(recipe_of(cell).cls, NetworkClassifier)
+        assert (measured.line["epoch"] == 1) == neural
+
+
+@pytest.mark.slow
+def test_smoke__communities__both_dialects_and_all_measures(smoke_results):
+    for (experiment, variant, *_), (_, measured) in smoke_results.items():
+        if experiment != "communities":
+            continue
+        ecology = measured.line["ecology"]
+        assert set(ecology["gomes"]) == set(ecology["norberg"]) == set(MEASURES)
+        assert 0 <= ecology["richness_coverage"] <= 1
+        assert ecology["draws"] == ("joint" if variant in ("hotvae", "probit", "mpvae") else "independent")
+        assert ("gomes_drawn_apart" in ecology) == (ecology["draws"] == "joint")
+        if ecology["draws"] == "joint":
+            # What needs no draw is the same; what does is not.
+            apart, together = ecology["gomes_drawn_apart"], ecology["gomes"]
+            same = [name for name in MEASURES if name.startswith("occ") or name in ("rich_accuracy",)]
+            assert all(apart[name] == together[name] for name in same)
+            assert any(apart[name] != together[name] for name in MEASURES)
+
+
+@pytest.mark.slow
+def test_smoke__layers__conditional_loss_beside_the_plain_one(smoke_results):
+    found = [m.line["conditional"] for (name, *_), (_, m) in smoke_results.items() if name == "figure-layers"]
+    assert len(found) == 5
+    assert all(values["log_loss_given_half"] > 0 and values["log_loss_alone"] > 0 for values in found)
+
+
+@pytest.mark.slow
+def test_smoke__depth__each_label_given_all_others_beside_the_true_law(smoke_results):
+    found = [m.line["others"] for (name, *_), (_, m) in smoke_results.items() if name == "figure-depth"]
+    assert len(found) == 3
+    assert all(0 < values["log_loss_of_truth"] < values["log_loss"] for values in found)
+    assert len({values["log_loss_of_truth"] for values in found}) == 1  # the same rows for every depth
+
+
+def test_run_cell__region_with_stronger_interactions__more_is_known_from_others():
+    """A wrong scale, or a label that saw itself, would show: the truth gains more where interactions are stronger."""
+
+    def gain(data):
+        short = {"max_epochs": 1, "covariance_epochs": 1}
+        cell = Cell("", "", "probit", data, settings=short, measures=("others",))
+        line, parts = run_cell(cell).line, read_parts(cell, recipe_of(cell))
+        region = virtual_region(300, 6, random_state=0, interaction_scale=float(data[-1]))
+        alone = log_loss(parts.test[1], region.marginals_at(parts.test[0]))
+        return alone - line["others"]["log_loss_of_truth"]
+
+    assert gain("virtual-300-6-x2") > 1.5 * gain("virtual-300-6-x1") > 0
+
+
+def test_run_cell__honest_protocol__thresholds_of_validation_rows_only():
+    """Worked again from the parts: what is stored is what validation thresholds give on test rows."""
+    cell = Cell("tables", "mlknn", "mlknn", "virtual-100-5")
+    measured, parts = run_cell(cell), read_parts(cell, recipe_of(cell))
+    model = find_classifier("mlknn")(random_state=0).fit(*parts.train, validation=parts.validation)
+    probs = model.predict_proba(parts.test[0])
+    chosen = tune_thresholds(parts.validation[1], model.predict_proba(parts.validation[0]))
+    assert measured.line["thresholds"]["honest"] == chosen
+    expected = macro_f1(parts.test[1], apply_thresholds(probs, chosen["macro_f1"]))
+    assert measured.line["metrics"]["honest"]["macro_f1"] == pytest.approx(expected)
+    assert measured.line["metrics"]["honest"]["log_loss"] == pytest.approx(log_loss(parts.test[1], probs))
+
+
+def test_run_cell__test_labels_shuffled__nothing_chosen_changes(named):
+    """Epoch and honest thresholds are the same whatever the test labels are."""
+    region = virtual_region(120, 6, random_state=0).dataset
+    chosen = []
+    for shuffle in (False, True):
+        labels = region.labels.copy()
+        test = split_dataset(
+            Dataset(region.features, labels), kind="random", fractions=(0.6, 0.2, 0.2), random_state=0
+        ).test
+        if shuffle:
+            labels[test] = 1 - labels[test]
+        named(region.features, labels)
+        line = run_cell(
+            Cell("tables", "plain", "plain", "yeast", settings={"max_epochs": 4, "encoder_widths": [16]})
+        ).line
+        chosen.append((line["epoch"], line["thresholds"]["honest"]))
+    assert chosen[0] == chosen[1]
+
+
+def test_run_cell__phylogeny__graph_of_the_tree_beside_the_file(named, tmp_path, monkeypatch):
+    region = virtual_region(60, 4, random_state=0).dataset
+    path = tmp_path / "set.npz"
+    made = named(region.features, region.labels, path)
+    cell = Cell("c", "tree", "hotvae", "yeast", settings={"graph": "phylogeny", **TINY})
+    with pytest.raises(DataError, match=r"yeast must have a tree beside its file .*; got none"):
+        run_cell(cell)
+    a, b, c, d = made.dataset.label_names
+    path.with_suffix(".nwk").write_text(f"(({a}:1,{b}:1):9,({c}:1,{d}:1):9);")
+    monkeypatch.setattr(cells, "_RELATIVES", 1)
+    parts, recipe = read_parts(cell, recipe_of(cell)), recipe_of(cell)
+    graph = cells._model(cell, recipe, parts).graph
+    np.testing.assert_array_equal(graph, np.kron(np.eye(2, dtype=bool), np.ones((2, 2), dtype=bool)))
+    assert run_cell(cell).line["settings"]["graph"] == "own"
+
+
+def test_pairs_of_sites__two_models_and_two_seeds__are_the_same(monkeypatch):
+    seen = []
+
+    def remember(labels, *, pairs, **rest):
+        seen.append(pairs.copy())
+        return dict.fromkeys(MEASURES, 0.0)
+
+    monkeypatch.setattr(cells, "all_measures", remember)
+    for model, seed in (("prevalence", 0), ("mlknn", 1)):
+        run_cell(Cell("c", model, model, "virtual-60-4", seed=seed, measures=("ecology",), n_draws=2, n_pairs=7))
+    assert len(seen) == 4  # two dialects each
+    assert all(np.array_equal(seen[0], other) for other in seen[1:])
+
+
+# --- variants --------------------------------------------------------------------------------------------
+
+
+def test_printed_ranking__two_labels__by_hand():
+    """Present .7, absent .4, scale 2: exp(-2 * (.7 + .4)) / 2; raising both lowers it."""
+    labels = torch.tensor([[1.0, 0.0]])
+    value = printed_ranking(torch.tensor([[0.7, 0.4]]), labels, 2.0)
+    assert value.item() == pytest.approx(np.exp(-2.2) / 2, rel=1e-6)
+    assert printed_ranking(torch.tensor([[0.8, 0.5]]), labels, 2.0) < value
+
+
+@pytest.mark.slow
+def test_feature_branch_only__trained__label_encoder_does_not_move():
+    data = virtual_region(60, 4, random_state=0).dataset
+    kept = {}
+    bare = {**TINY, "conditional": False, "average_decay": 0.0, "weight_decay": 0.0, "random_state": 0}
+    for name, model in (("full", HotVAEClassifier), ("feature", VARIANTS["hotvae-feature-branch"])):
+        fitted = model.from_settings(**bare).fit(data.features, data.labels)
+        kept[name] = fitted.network_.label_encoder.state_dict()
+    still = VARIANTS["hotvae-feature-branch"].from_settings(**bare, learning_rate=1e-30)
+    start = still.fit(data.features, data.labels)
+    begun = start.network_.label_encoder.state_dict()
+    assert all(torch.equal(kept["feature"][name], begun[name]) for name in begun)
+    assert not all(torch.equal(kept["full"][name], begun[name]) for name in begun)
+
+
+@pytest.mark.slow
+def test_printed_ranking_variant__large_weight__pushes_all_probabilities_up():
+    """The printed sign rewards absent labels for rising, which the meant one punishes."""
+    data = virtual_region(80, 5, random_state=0).dataset
+    means = {}
+    for model in ("hotvae", "hotvae-printed-ranking"):
+        cls = VARIANTS.get(model, HotVAEClassifier)
+        settings = {**TINY, "max_epochs": 8, "ranking_weight": 20.0, "learning_rate": 0.02, "random_state": 0}
+        fitted = cls.from_settings(**settings).fit(data.features, data.labels)
+        means[model] = fitted.predict_proba(data.features).mean()
+    assert means["hotvae-printed-ranking"] > means["hotvae"] + 0.1
+
+
+@pytest.fixture
+def both_branches():
+    """Networks of the same weights, by their class, and some rows, one label of which was not observed."""
+
+    def make(cls):
+        torch.manual_seed(0)
+        return cls(3, 4, NetConfig(dim=8, encoder_widths=(8,), conditional=False, n_layers=2))
+
+    torch.manual_seed(2)
+    labels = torch.tensor([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, torch.nan, 0.0]])
+    return make, torch.randn(2, 3), labels
+
+
+def terms_of(cls, make, features, labels):
+    network = make(cls.network_class)
+    assert set(network.wanted) == set(LossWeights().by_term())
+    torch.manual_seed(1)  # the same latent noise for every model
+    return network.loss(features, labels)
+
+
+def test_light_label_branch__terms__feature_branch_and_half_of_the_label_branch(both_branches):
+    full, alone, light = (
+        terms_of(cls, *both_branches)
+        for cls in (HotVAEClassifier, VARIANTS["hotvae-feature-branch"], VARIANTS["hotvae-light-label-branch"])
+    )
+    for name in ("bce", "intermediate", "ranking"):
+        label_part = full[name] - alone[name]
+        assert (label_part > 0).all()
+        torch.testing.assert_close(light[name], alone[name] + label_part / 2)
+    torch.testing.assert_close(light["kl"], full["kl"])
+    assert (alone["kl"] == 0).all()
+
+
+def test_smoothed_labels__bce__is_that_of_labels_moved_towards_one_half(both_branches):
+    make, features, labels = both_branches
+    found = terms_of(VARIANTS["hotvae-smoothed-labels"], *both_branches)
+    network = make(HotVAE)
+    torch.manual_seed(1)
+    output = network(features, labels)
+    soft = 0.95 * labels + 0.025
+    wanted = sum(bce_loss(branch.layer_logits[-1], soft) for branch in (output.feature, output.label))
+    torch.testing.assert_close(found["bce"], wanted)
+    torch.testing.assert_close(found["kl"], terms_of(HotVAEClassifier, *both_branches)["kl"])
+
+
+def test_rising_kl__epochs__weight_rises_to_the_tenth(both_branches):
+    make, features, labels = both_branches
+    whole = terms_of(HotVAEClassifier, *both_branches)
+    network = make(VARIANTS["hotvae-rising-kl"].network_class)
+    for epoch, share in ((1, 0.1), (5, 0.5), (10, 1.0), (30, 1.0)):
+        network.begin_epoch(epoch)
+        torch.manual_seed(1)
+        found = network.loss(features, labels)
+        torch.testing.assert_close(found["kl"], share * whole["kl"])
+        torch.testing.assert_close(found["bce"], whole["bce"])
+
+
+def test_recipe__setting_in_times__is_that_of_the_preset_multiplied():
+    def recipe(**times):
+        return recipe_of(Cell("ablation", "changed", "hotvae", "bibtex", settings={"times": times})).parameters
+
+    preset = recipe()
+    assert recipe(encoder_widths=0.5)["encoder_widths"] == tuple(width // 2 for width in preset["encoder_widths"])
+    assert recipe(encoder_dropout=0.5)["encoder_dropout"] == preset["encoder_dropout"] / 2
+    default = HotVAEClassifier.all_settings()["batch_size"]  # no preset has one
+    assert recipe(batch_size=0.5)["batch_size"] == default // 2
+
+
+def test_variants__are_classifiers__with_hotvae_settings():
+    for cls in VARIANTS.values():
+        assert issubclass(cls, LabelClassifier)
+        assert "n_layers" in cls().get_params()
+
+
+# --- real data -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not os.environ.get("HOTVAE_DATA_DIR"), reason="needs the data sets in HOTVAE_DATA_DIR")
+def test_run_cell__sider_by_elements__better_than_prevalence():
+    lines = [run_cell(Cell("tables", model, model, "sider")).line for model in ("ridge", "prevalence")]
+    assert lines[0]["n_rows"] == [1136, 147, 144]
+    assert lines[0]["metrics"]["honest"]["log_loss"] < lines[1]["metrics"]["honest"]["log_loss"]
