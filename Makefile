@@ -14,9 +14,10 @@ demo: .venv/.installed
 test: .venv/.installed-test
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-# While you write: what takes long, needs real data or a browser, and the examples of docstrings are left to `make test`.
+# While you write: what takes long, needs real data or a browser, the experiments of paper/ and the examples of docstrings
+# are left to `make test`.
 quick: .venv/.installed-test
-	$(BIN)/python -m pytest tests -n auto --dist worksteal -m "not slow and not data and not browser"
+	$(BIN)/python -m pytest tests --ignore=tests/paper -n auto --dist worksteal -m "not slow and not data and not browser"
 
 check: lint types layers test examples
 
