@@ -18,8 +18,7 @@ from hotvae.errors import ConfigError, DataError
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.registry import load_model
 from hotvae.estimators.thresholds import apply_thresholds
-from hotvae.jobs.table_needs import TableNeeds as TableNeeds
-from hotvae.jobs.table_needs import model_card as model_card
+from hotvae.jobs.table_needs import TableNeeds
 from hotvae.metrics import find_metric
 
 # Rows that are read, predicted and written at a time: 100 labels of as many rows are 26 MB.
