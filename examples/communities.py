@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from hotvae import HotVAEClassifier, Training, read_table, split_dataset, virtual_region
+from hotvae import HotVAENetwork, Training, read_table, split_dataset, virtual_region
 from hotvae.jobs.train import label_report
 from hotvae.metrics import all_measures, calibration_error, log_loss, measures_frame, richness_coverage, site_pairs
 from hotvae.report.plots import plot_richness_interval, plot_species_map
@@ -39,7 +39,7 @@ train, held, test = (data.take(index) for index in (parts.train, parts.validatio
 test_features, observed = pd.DataFrame(test.features, columns=climate), test.labels
 
 # 3. The held blocks choose the epoch.
-model = HotVAEClassifier(
+model = HotVAENetwork(
     training=Training(max_epochs=15, learning_rate=0.002),
     encoder_widths=(128, 128),
     covariance_epochs=8,

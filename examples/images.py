@@ -5,7 +5,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from hotvae import HotVAEClassifier, Training
+from hotvae import HotVAENetwork, Training
 
 
 class SmallCNN(nn.Module):
@@ -32,7 +32,7 @@ labels = np.column_stack([np.isin(digit, answer) for answer in questions.values(
 
 torch.manual_seed(0)
 training = Training(max_epochs=15, learning_rate=0.005)
-model = HotVAEClassifier(encoder=SmallCNN(dim=32), dim=32, training=training, random_state=0)
+model = HotVAENetwork(encoder=SmallCNN(dim=32), dim=32, training=training, random_state=0)
 model.fit(images[:1200], labels[:1200])
 right = (model.predict(images[1200:]) == labels[1200:]).mean(axis=0)
 print(", ".join(f"{question}: {share:.0%} right" for question, share in zip(questions, right, strict=True)))

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hotvae import HotVAEClassifier, Training
+from hotvae import HotVAENetwork, Training
 
 
 class Patches(nn.Module):
@@ -31,6 +31,6 @@ labels = np.column_stack([quarters, quarters[:, 0] & quarters[:, 3], quarters[:,
 
 torch.manual_seed(0)
 training = Training(max_epochs=15, learning_rate=0.003)
-model = HotVAEClassifier(encoder=Patches(dim=32), dim=32, training=training, random_state=0)
+model = HotVAENetwork(encoder=Patches(dim=32), dim=32, training=training, random_state=0)
 model.fit(images[:600].reshape(600, -1), labels[:600])
 print(f"macro F1 on new images: {model.score(images[600:].reshape(200, -1), labels[600:]):.3f}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from hotvae import HotVAEClassifier, Training, evaluate, load_model, split_dataset, virtual_region
+from hotvae import HotVAENetwork, Training, evaluate, load_model, split_dataset, virtual_region
 
 region = virtual_region(n_sites=2000, n_species=12, random_state=0)
 data = region.dataset
@@ -13,7 +13,7 @@ parts = split_dataset(data, kind="block", fractions=(0.6, 0.2, 0.2), block_size=
 
 train, held, test = (data.take(rows) for rows in (parts.train, parts.validation, parts.test))
 training = Training(max_epochs=20, learning_rate=0.002)
-model = HotVAEClassifier(training=training, encoder_widths=(128, 128), random_state=0)
+model = HotVAENetwork(training=training, encoder_widths=(128, 128), random_state=0)
 model.fit(train, validation=held)  # a Dataset brings the names of features and labels
 
 climate = pd.DataFrame(test.features, columns=test.feature_names)

@@ -26,7 +26,7 @@ from hotvae.data.splits import Split, split_dataset
 from hotvae.data.synthetic import VirtualRegion, virtual_region
 from hotvae.errors import DataError, DataWarning
 from hotvae.estimators.base import LabelClassifier
-from hotvae.estimators.hotvae import HotVAEClassifier
+from hotvae.estimators.hotvae_network import HotVAENetwork
 from hotvae.estimators.network import NetworkClassifier
 from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.thresholds import apply_thresholds, evaluate_protocols
@@ -122,7 +122,7 @@ def recipe_of(cell: Cell) -> Recipe:
     tuned = read_settings(tuned_file) if tuned_file.is_file() else {}
     if tuned:
         preset = {}  # a search wrote down all settings; what HOT-VAE's own search changed since is not this model's
-    elif not issubclass(cls, HotVAEClassifier):
+    elif not issubclass(cls, HotVAENetwork):
         kept = (*_SHARED, *_AT_LEAST, *OPTIONS, *(("learning_rate", "batch_size") if cell.model == "plain" else ()))
         if _features_of(cell.data) in ("text", "smiles"):
             kept = (*kept, "encoder")

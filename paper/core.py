@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from hotvae import HotVAEClassifier, PlainNetClassifier, read_table, split_dataset, virtual_region
+from hotvae import HotVAENetwork, PlainNetClassifier, read_table, split_dataset, virtual_region
 from hotvae.checkpoint import write_text
 from hotvae.estimators.threshold_tuner import label_probs
 from hotvae.estimators.thresholds import evaluate_protocols
@@ -37,7 +37,7 @@ def fit_cell(model, features, labels, parts, seed, threads):
     if model == TREES:
         fitted = fit_trees(features, labels, train, held, seed=seed, n_jobs=threads)
     else:
-        kind = HotVAEClassifier if model == HOT_VAE else PlainNetClassifier
+        kind = HotVAENetwork if model == HOT_VAE else PlainNetClassifier
         fitted = kind.from_settings(random_state=seed, n_threads=threads)
         fitted.fit(features[train], labels[train], validation=(features[held], labels[held]))
     seconds = time.perf_counter() - started
@@ -133,7 +133,7 @@ def write_results(path, cells):
         "command": shlex.join(["python", "-m", "paper.core", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
-        "settings": {"HOT-VAE": HotVAEClassifier().current_settings()},
+        "settings": {"HOT-VAE": HotVAENetwork().current_settings()},
         "means": [dict(zip(("set", "model", "n_seeds", *SHOWN, "seconds"), line, strict=True)) for line in lines],
         "paired": paired,
         "cells": cells,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hotvae.estimators.base import LabelClassifier
-from hotvae.estimators.hotvae import HotVAEClassifier
+from hotvae.estimators.hotvae_network import HotVAENetwork
 from hotvae.net.losses import HotVAEOutput, bce_loss, hotvae_terms, ranking_loss
 from hotvae.net.model import HotVAE
 from hotvae.types import Labels, Logits, PerSample, Probs
@@ -43,7 +43,7 @@ class FeatureBranchLoss(_ChangedLoss):
         return self._feature_terms(output, labels)
 
 
-class FeatureBranchOnly(HotVAEClassifier):
+class FeatureBranchOnly(HotVAENetwork):
     """HOT-VAE that never sees labels as input: the label branch is not trained and nothing is aligned.
 
     Examples
@@ -69,7 +69,7 @@ class LightLabelLoss(_ChangedLoss):
         }
 
 
-class LightLabelBranch(HotVAEClassifier):
+class LightLabelBranch(HotVAENetwork):
     """HOT-VAE whose label branch counts half as much as its feature branch.
 
     Examples
@@ -95,7 +95,7 @@ class SmoothedLoss(_ChangedLoss):
         return found | {"bce": (1 - self.smoothing) * found["bce"] + self.smoothing * unsure}
 
 
-class SmoothedLabels(HotVAEClassifier):
+class SmoothedLabels(HotVAENetwork):
     """HOT-VAE whose final cross entropy learns from labels a little less sure than they are.
 
     Examples
@@ -119,7 +119,7 @@ class PrintedRankingLoss(_ChangedLoss):
         return found | {"ranking": printed_ranking(feature, labels) + printed_ranking(label, target)}
 
 
-class PrintedRanking(HotVAEClassifier):
+class PrintedRanking(HotVAENetwork):
     """HOT-VAE with the ranking loss as printed, which raises present and absent labels together (paper note P2).
 
     Examples
@@ -169,7 +169,7 @@ class RisingKLLoss(_ChangedLoss):
         return {name: self.kl_share * term if name == "kl" else term for name, term in found.items()}
 
 
-class RisingKL(HotVAEClassifier):
+class RisingKL(HotVAENetwork):
     """HOT-VAE whose divergence between the branches rises to its weight over the first ten epochs.
 
     Examples
@@ -188,7 +188,7 @@ class SelectedByGiven(HotVAE):
     selects_by_given = True
 
 
-class KeptByGiven(HotVAEClassifier):
+class KeptByGiven(HotVAENetwork):
     """HOT-VAE whose kept epoch is the best one given half of the labels, instead of given none.
 
     Examples

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hotvae import HotVAEClassifier, PlainNetClassifier, virtual_region
+from hotvae import HotVAENetwork, PlainNetClassifier, virtual_region
 
 PATH = Path(__file__).parent / "reference" / "predictions.json"
 SMALL = {
@@ -32,13 +32,13 @@ PAPER = DECODER | {"conditional": False}
 # Five labels in a chain.
 CHAIN = np.abs(np.subtract.outer(np.arange(5), np.arange(5))) <= 1
 MODELS = {
-    "hotvae": HotVAEClassifier.from_settings(**SMALL, **PAPER, n_layers=2),
-    "hotvae, given labels": HotVAEClassifier.from_settings(**SMALL, **DECODER, n_layers=2),
-    "hotvae, no direct path, three layers, chain of labels": HotVAEClassifier.from_settings(
+    "hotvae": HotVAENetwork.from_settings(**SMALL, **PAPER, n_layers=2),
+    "hotvae, given labels": HotVAENetwork.from_settings(**SMALL, **DECODER, n_layers=2),
+    "hotvae, no direct path, three layers, chain of labels": HotVAENetwork.from_settings(
         **SMALL, **PAPER, n_layers=3, direct_path=False, graph=CHAIN
     ),
-    "hotvae, two heads": HotVAEClassifier.from_settings(**SMALL | {"dim": 128}, **PAPER, n_layers=1),
-    "hotvae, direct path first, ridge": HotVAEClassifier.from_settings(
+    "hotvae, two heads": HotVAENetwork.from_settings(**SMALL | {"dim": 128}, **PAPER, n_layers=1),
+    "hotvae, direct path first, ridge": HotVAENetwork.from_settings(
         **SMALL, **DECODER, n_layers=2, direct_epochs=1, base="ridge"
     ),
     "plain": PlainNetClassifier.from_settings(**SMALL),

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hotvae import HotVAEClassifier, Training
+from hotvae import HotVAENetwork, Training
 from hotvae.config import (
     RECIPES,
     LossWeights,
@@ -211,7 +211,7 @@ def test_picked__some_names__those_that_are_there():
 def test_fit__parameter_not_allowed__is_named_as_the_user_knows_it(settings, rule):
     rows = np.linspace(-1, 1, 20)[:, None]
     with pytest.raises(ConfigError) as caught:
-        HotVAEClassifier(**settings).fit(rows, (rows > 0).astype(int))
+        HotVAENetwork(**settings).fit(rows, (rows > 0).astype(int))
     assert str(caught.value) == f"{rule} Choose an allowed value."
 
 

@@ -17,7 +17,7 @@ PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 
 TRAIN = """
 import numpy as np, pandas as pd
-from hotvae import HotVAEClassifier, Training, load_model
+from hotvae import HotVAENetwork, Training, load_model
 from hotvae.features import DNATokens
 
 words = DNATokens().transform(["AAC", "aaact", "AC", "AAN"]).padded()
@@ -25,11 +25,11 @@ assert words.tolist() == [[4, 0, 0], [3, 4, 10], [1, 0, 0], [2, 0, 0]]
 random = np.random.default_rng(0)
 sequences = pd.DataFrame({"dna": ["".join(random.choice(list("ACGT"), 9)) for _ in range(200)]})
 labels = np.array([["TAT" in dna, dna.count("G") > 2] for dna in sequences["dna"]]).astype(int)
-model = HotVAEClassifier(encoder="dna", dim=16, training=Training(max_epochs=2), random_state=0).fit(sequences, labels)
+model = HotVAENetwork(encoder="dna", dim=16, training=Training(max_epochs=2), random_state=0).fit(sequences, labels)
 model.save("model")
 again = load_model("model")
 assert (again.predict_proba(sequences) == model.predict_proba(sequences)).all()
-assert HotVAEClassifier.from_settings(encoder="dna", max_epochs=3).training.max_epochs == 3
+assert HotVAENetwork.from_settings(encoder="dna", max_epochs=3).training.max_epochs == 3
 """
 
 

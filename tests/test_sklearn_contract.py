@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hotvae import HotVAEClassifier, PlainNetClassifier
+from hotvae import HotVAENetwork, PlainNetClassifier
 
 # float64: several checks compare predictions to 1e-7. Small sizes: the checks fit some hundred times.
 CHECKED = {
@@ -33,7 +33,7 @@ SMALL = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
     [
-        HotVAEClassifier.from_settings(
+        HotVAENetwork.from_settings(
             dim=8,
             n_layers=1,
             label_encoder_widths=(8,),
@@ -56,20 +56,20 @@ def table():
 
 
 def test_grid_search__over_depth__finds_a_setting(table):
-    search = GridSearchCV(HotVAEClassifier.from_settings(**SMALL), {"n_layers": [1, 2]}, cv=2).fit(*table)
+    search = GridSearchCV(HotVAENetwork.from_settings(**SMALL), {"n_layers": [1, 2]}, cv=2).fit(*table)
     assert search.best_params_["n_layers"] in (1, 2)
     assert search.predict(table[0]).shape == (120, 4)
 
 
 def test_cross_val_predict__probabilities__one_row_each(table):
-    probs = cross_val_predict(HotVAEClassifier.from_settings(**SMALL), *table, cv=3, method="predict_proba")
+    probs = cross_val_predict(HotVAENetwork.from_settings(**SMALL), *table, cv=3, method="predict_proba")
     assert probs.shape == (120, 4)
     assert ((probs > 0) & (probs < 1)).all()
 
 
 def test_pipeline__with_pandas_output__passes_names_on(table):
     frame = pd.DataFrame(table[0], columns=["warm", "wet", "high"])
-    pipeline = make_pipeline(StandardScaler(), HotVAEClassifier.from_settings(**SMALL)).set_output(transform="pandas")
+    pipeline = make_pipeline(StandardScaler(), HotVAENetwork.from_settings(**SMALL)).set_output(transform="pandas")
     pipeline.fit(frame, table[1])
     assert list(pipeline[-1].feature_names_in_) == ["warm", "wet", "high"]
     latent = pipeline.transform(frame)
@@ -78,25 +78,25 @@ def test_pipeline__with_pandas_output__passes_names_on(table):
 
 
 def test_set_output__on_the_classifier__frames_its_latent_space(table):
-    model = HotVAEClassifier.from_settings(dim=8, **SMALL).set_output(transform="pandas").fit(*table)
+    model = HotVAENetwork.from_settings(dim=8, **SMALL).set_output(transform="pandas").fit(*table)
     assert list(model.transform(table[0]).columns) == [f"latent_{i}" for i in range(8)]
 
 
 def test_clone__of_a_fitted_model__fits_to_the_same_weights(table):
-    model = HotVAEClassifier.from_settings(**SMALL).fit(*table)
+    model = HotVAENetwork.from_settings(**SMALL).fit(*table)
     again = clone(model).fit(*table)
     np.testing.assert_array_equal(model.predict_proba(table[0]), again.predict_proba(table[0]))
 
 
 def test_pickle__of_a_fitted_model__predicts_the_same_bits(table):
-    model = HotVAEClassifier.from_settings(**SMALL).fit(*table)
+    model = HotVAENetwork.from_settings(**SMALL).fit(*table)
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(model.predict_proba(table[0]), copy.predict_proba(table[0]))
 
 
 def test_sparse_rows__csr_matrix_and_array__same_model(table):
     models = [
-        HotVAEClassifier.from_settings(**SMALL).fit(kind(table[0]), table[1])
+        HotVAENetwork.from_settings(**SMALL).fit(kind(table[0]), table[1])
         for kind in (sparse.csr_matrix, sparse.csr_array)
     ]
     probs = [model.predict_proba(sparse.csr_array(table[0])) for model in models]

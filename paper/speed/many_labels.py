@@ -10,7 +10,7 @@ neighbours  along the edges of a label graph; time grows with edges. Exact for t
 
 crossover  CPU seconds of a training step for each row, and peak tensor memory, by number of labels
 epoch      3,000 labels x 2,000 rows: resident memory and CPU seconds of an epoch. Neighbours are a whole
-           ``HotVAEClassifier.fit`` of one epoch; the exact path makes three steps, whose memory is that of all others,
+           ``HotVAENetwork.fit`` of one epoch; the exact path makes three steps, whose memory is that of all others,
            and its epoch is so many times the quicker of the last two
 delicious  983 labels: the same rows, epochs and seed for the exact path and for the direct path alone (no messages)
 synthetic  10,000 labels in clusters: the same for neighbours
@@ -34,7 +34,7 @@ import torch
 from scipy import sparse
 from scipy.special import expit
 
-from hotvae import HotVAEClassifier, evaluate
+from hotvae import HotVAENetwork, evaluate
 from hotvae.checkpoint import write_text
 from paper import RESULTS
 from paper.speed.growth import exponent
@@ -147,7 +147,7 @@ def measure_epoch(path, n_rows, n_labels, seed):
         epoch = min(seconds[1:]) * math.ceil(n_rows / task.batch)
         return {"fits": True, "steps": n_steps, "epoch_seconds": epoch, "peak": resident_bytes("VmHWM")}
     short = {"max_epochs": 1, "given_epochs": 0, "covariance_epochs": 0, "n_threads": 1, "device": "cpu"}
-    model = HotVAEClassifier.from_settings(**short, graph=task.graph().numpy(), random_state=seed)
+    model = HotVAENetwork.from_settings(**short, graph=task.graph().numpy(), random_state=seed)
     started = time.process_time()
     held = task.rows(64)
     model.fit(rows.features, rows.labels, validation=(held.features, held.labels))
@@ -196,7 +196,7 @@ def fit_and_score(make, arguments, path, settings, seed):
     rows, graph = make(*arguments, seed)
     alone = {"direct_epochs": settings["max_epochs"]}
     own = {"neighbours": {"graph": graph}, "direct path alone": alone}.get(path, {})
-    model = HotVAEClassifier.from_settings(**ACCURACY | settings | own, random_state=seed)
+    model = HotVAENetwork.from_settings(**ACCURACY | settings | own, random_state=seed)
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some labels of so few rows are never there

@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from hotvae import HotVAEClassifier, load_model
+from hotvae import HotVAENetwork, load_model
 from hotvae.checkpoint import write_text
 from hotvae.jobs.predict import STREAM_ROWS, predict_stream
 from paper import RESULTS
@@ -64,7 +64,7 @@ def train_model(folder, n_labels, seed):
     labels = features @ rng.normal(size=(N_FEATURES, n_labels)) + rng.normal(size=(500, n_labels)) > 2
     own = {"max_epochs": 2, "given_epochs": 0, "covariance_epochs": 0, "n_threads": 1, "random_state": seed}
     table = pd.DataFrame(features, columns=feature_names())
-    HotVAEClassifier.from_settings(**SETTINGS, **own).fit(table, labels.astype(int)).save(folder)
+    HotVAENetwork.from_settings(**SETTINGS, **own).fit(table, labels.astype(int)).save(folder)
 
 
 def predict_table(model, table, out, notes, rows_at_once):

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from sklearn.ensemble import ExtraTreesClassifier
 
-from hotvae import HotVAEClassifier
+from hotvae import HotVAENetwork
 from hotvae.checkpoint import write_text
 from hotvae.estimators.threshold_tuner import label_probs
 from hotvae.jobs.settings import parse_assignments, read_preset, train_settings
@@ -74,7 +74,7 @@ class WatchedNet(HotVAE):
         return super().loss(features, labels, base_logits)
 
 
-class WatchedHotVAE(HotVAEClassifier):
+class WatchedHotVAE(HotVAENetwork):
     """The classifier of a watched network."""
 
     network_class = WatchedNet
@@ -139,7 +139,7 @@ def first_reach(curve, key, goal, forest_seconds):
 def main(argv=None):
     """Measure and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="parameters of HotVAEClassifier")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="parameters of HotVAENetwork")
     parser.add_argument("--no-coordinates", action="store_true", help="leave the coordinates out of the features")
     parser.add_argument("--no-preset", action="store_true", help="begin with the defaults, not with the preset")
     parser.add_argument("--trees", type=int, default=200)
@@ -148,7 +148,7 @@ def main(argv=None):
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
-    defaults = HotVAEClassifier.all_settings()
+    defaults = HotVAENetwork.all_settings()
     parameters = {"random_state": options.seed, "n_threads": 1, "device": "cpu"}
     parameters |= {"given_epochs": 0, "covariance_epochs": 0}
     preset = {} if options.no_preset else read_preset(Path(TABLE).stem, defaults)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hotvae.data.synthetic import virtual_region
     from hotvae.data.tables import read_table
     from hotvae.errors import HotVAEError
-    from hotvae.estimators.hotvae import HotVAEClassifier
+    from hotvae.estimators.hotvae_network import HotVAENetwork
     from hotvae.estimators.registry import load_model
     from hotvae.estimators.threshold_tuner import ThresholdTuner
     from hotvae.estimators.thresholds import evaluate
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Dataset": "hotvae.data.dataset",
-    "HotVAEClassifier": "hotvae.estimators.hotvae",
+    "HotVAENetwork": "hotvae.estimators.hotvae_network",
     "HotVAEError": "hotvae.errors",
     "PlainNetClassifier": "hotvae.baselines.plain",
     "ThresholdTuner": "hotvae.estimators.threshold_tuner",
@@ -46,8 +46,8 @@ _HOMES = {
 
 __all__ = [
     "Dataset",
-    "HotVAEClassifier",
     "HotVAEError",
+    "HotVAENetwork",
     "PlainNetClassifier",
     "ThresholdTuner",
     "Training",

@@ -92,7 +92,7 @@ def _require(name: str, value: Any, holds: bool, rule: str) -> None:
 
 @dataclass(frozen=True)
 class NetConfig:
-    """Shape of the network; parameters of :class:`~hotvae.HotVAEClassifier` of the same names.
+    """Shape of the network; parameters of :class:`~hotvae.HotVAENetwork` of the same names.
 
     Attributes
     ----------

@@ -5,7 +5,7 @@ import functools
 import pandas as pd
 import pytest
 
-from hotvae import HotVAEClassifier, read_table, split_dataset
+from hotvae import HotVAENetwork, read_table, split_dataset
 from hotvae.cli import main
 from tests.cli.region import PARAMETERS, QUICK, ROLES, region_table
 
@@ -56,5 +56,5 @@ def python_model(folder):
     parts = split_dataset(data, kind="stratified", fractions=(0.8, 0.2, 0.0), random_state=0)
     train, held_out = data.take(parts.train), data.take(parts.validation)
     as_frame = functools.partial(pd.DataFrame, columns=list(data.label_names))
-    model = HotVAEClassifier.from_settings(**PARAMETERS)
+    model = HotVAENetwork.from_settings(**PARAMETERS)
     return model.fit(train.features, as_frame(train.labels), validation=(held_out.features, as_frame(held_out.labels)))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hotvae import HotVAEClassifier, evaluate
+from hotvae import HotVAENetwork, evaluate
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.cli import main
 from hotvae.data.frames import write_table
@@ -107,7 +107,7 @@ def test_evaluate__labels_in_a_second_table__are_joined_by_id(folder, tmp_path, 
 def test_evaluate__model_of_classes__is_refused(tmp_path, fails, folder):
     rng = np.random.default_rng(0)
     features = pd.DataFrame(rng.normal(size=(30, 2)), columns=["a", "b"])
-    HotVAEClassifier.from_settings(**PARAMETERS | {"max_epochs": 1}).fit(features, rng.integers(0, 3, size=30)).save(
+    HotVAENetwork.from_settings(**PARAMETERS | {"max_epochs": 1}).fit(features, rng.integers(0, 3, size=30)).save(
         tmp_path / "m"
     )
     assert "model must predict labels; got one of classes" in fails("evaluate", tmp_path / "m", folder / "new.csv")

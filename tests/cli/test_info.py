@@ -11,7 +11,7 @@ def test_info__json__tells_the_model(folder, run):
     result = json.loads(out)
     model = load_model(folder / "model")
     assert code == 0
-    assert result["kind"] == "HotVAEClassifier"
+    assert result["kind"] == "HotVAENetwork"
     assert result["labels"] == LABELS
     assert result["features"] == dict.fromkeys(model.feature_names_in_, "numeric")
     weights = [*model.network_.parameters(), model.communities_.head.factors]

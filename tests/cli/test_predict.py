@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hotvae import HotVAEClassifier, load_model
+from hotvae import HotVAENetwork, load_model
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.cli import main
 from hotvae.data.frames import write_table
@@ -135,7 +135,7 @@ def test_predict__infinite_or_textual_cell__is_located(folder, tmp_path, fails):
 def test_predict__model_saved_from_python_without_names__takes_its_made_up_ones(tmp_path, run):
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(30, 2)), rng.integers(0, 2, size=(30, 2))
-    model = HotVAEClassifier.from_settings(**PARAMETERS | {"max_epochs": 1}).fit(features, labels)
+    model = HotVAENetwork.from_settings(**PARAMETERS | {"max_epochs": 1}).fit(features, labels)
     model.save(tmp_path / "m")
     pd.DataFrame(features, columns=["feature_0", "feature_1"]).to_parquet(tmp_path / "t.parquet")
     assert run("predict", tmp_path / "m", tmp_path / "t.parquet", "--out", tmp_path / "p.parquet")[0] == 0
@@ -156,7 +156,7 @@ def frame():
 
 @pytest.fixture(scope="module")
 def model(frame):
-    model = HotVAEClassifier.from_settings(max_epochs=2, encoder_widths=(8,), dim=8, random_state=0)
+    model = HotVAENetwork.from_settings(max_epochs=2, encoder_widths=(8,), dim=8, random_state=0)
     model.fit(frame[["depth", "soil"]], frame[["wren", "robin"]])
     model.extra_ = {}
     return model

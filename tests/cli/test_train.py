@@ -69,7 +69,7 @@ def test_train__json__is_one_object_that_tells_the_run(folder, tmp_path, run):
     assert code == 0
     assert "HOT-VAE: epoch 2/2" in err  # progress stays on standard error
     expected = {
-        "kind": "HotVAEClassifier",
+        "kind": "HotVAENetwork",
         "n_train": 95,
         "n_validation": 25,
         "split": "stratified",

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from hotvae import Dataset, HotVAEClassifier, PlainNetClassifier, load_model
+from hotvae import Dataset, HotVAENetwork, PlainNetClassifier, load_model
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.errors import ConfigError, DataError
 
@@ -17,7 +17,7 @@ NAMES = {"feature_names": ("depth", "slope", "light"), "label_names": ("wren", "
 DATA = Dataset(TABLE, LABELS, **NAMES)
 SMALL = {"encoder_widths": (8,), "dim": 8, "max_epochs": 1, "random_state": 0}
 MODELS = {
-    "hotvae": HotVAEClassifier.from_settings(**SMALL),
+    "hotvae": HotVAENetwork.from_settings(**SMALL),
     "plain": PlainNetClassifier.from_settings(**SMALL),
     "prevalence": Prevalence(),
 }

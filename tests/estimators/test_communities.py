@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hotvae import HotVAEClassifier, PlainNetClassifier, virtual_region
+from hotvae import HotVAENetwork, PlainNetClassifier, virtual_region
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.errors import ConfigError, DataError
 
@@ -34,7 +34,7 @@ def pairs_data(n=900, seed=0):
 @pytest.fixture(scope="module")
 def model():
     X, Y = pairs_data()
-    return HotVAEClassifier.from_settings(**SMALL).fit(X, Y)
+    return HotVAENetwork.from_settings(**SMALL).fit(X, Y)
 
 
 # Given ----------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_given__frame_in_another_order__is_matched_by_name(model):
 @pytest.mark.slow
 def test_given__saved_and_loaded__the_same(model, tmp_path):
     model.save(tmp_path / "model")
-    again = HotVAEClassifier.load(tmp_path / "model")
+    again = HotVAENetwork.load(tmp_path / "model")
     X, given = np.zeros((2, 2)), [[1, NAN, NAN, 0, NAN], [NAN] * 5]
     np.testing.assert_array_equal(again.predict_proba(X, given=given), model.predict_proba(X, given=given))
     np.testing.assert_array_equal(again.sample(X, 5, 0, given), model.sample(X, 5, 0, given))
@@ -108,12 +108,10 @@ def test_given__models_that_cannot__say_who_can():
     plain = PlainNetClassifier.from_settings(encoder_widths=(4,), max_epochs=1).fit(X, Y)
     with pytest.raises(ConfigError, match="given must go with a model that learns labels from labels; got PlainNet"):
         plain.predict_proba(X[:1], given=[[1, NAN, NAN, NAN, NAN]])
-    paper = HotVAEClassifier.from_settings(**{**SMALL, "direct_epochs": 0, "max_epochs": 1}, conditional=False).fit(
-        X, Y
-    )
+    paper = HotVAENetwork.from_settings(**{**SMALL, "direct_epochs": 0, "max_epochs": 1}, conditional=False).fit(X, Y)
     with pytest.raises(ConfigError, match="got conditional=False"):
         paper.predict_proba(X[:1], given=[[1, NAN, NAN, NAN, NAN]])
-    classes = HotVAEClassifier.from_settings(**{**SMALL, "direct_epochs": 0, "max_epochs": 1}).fit(
+    classes = HotVAENetwork.from_settings(**{**SMALL, "direct_epochs": 0, "max_epochs": 1}).fit(
         X, Y["twin"].astype(int)
     )
     with pytest.raises(ConfigError, match="given must go with a table of labels; got classes"):
@@ -130,7 +128,7 @@ def test_given__rows_of_tokens__each_label_still_tells_its_twin(kind):
     twin = random.random(600) < 0.5
     Y = np.column_stack([twin, twin, tokens[:, 1]]).astype(float)
     X = texts if kind == "text" else tokens.astype(float)
-    model = HotVAEClassifier.from_settings(
+    model = HotVAENetwork.from_settings(
         **{**SMALL, "direct_epochs": 24, "max_epochs": 25}, covariance_epochs=0, encoder=kind, encoder_layers=1
     ).fit(X, Y)
     probs = model.predict_proba(X[:50], given=np.tile([1, NAN, NAN], (50, 1)))
@@ -200,7 +198,7 @@ def test_virtual_region__joint_draws__have_a_richness_variance_closer_to_the_tru
     """And given species tell of others; the truth of the region is given exactly."""
     region = virtual_region(2000, 12, random_state=3, interaction_scale=1.5)
     X, Y = np.asarray(region.dataset.features), np.asarray(region.dataset.labels)
-    model = HotVAEClassifier.from_settings(
+    model = HotVAENetwork.from_settings(
         random_state=0, n_threads=1, direct_epochs=28, max_epochs=30, learning_rate=2e-3, encoder_widths=(64, 64)
     ).fit(X[:1500], Y[:1500])
     rest, seen = X[1500:], Y[1500:]
@@ -224,7 +222,7 @@ def test_given_epochs__label_branch_alone__leaves_plain_predictions_as_they_are(
     """The feature says nothing, so one of the first epochs is kept: only the epochs after training teach the pairs."""
     X, Y = pairs_data(700)
     settings = SMALL | {"direct_epochs": 0, "max_epochs": 12, "covariance_epochs": 0}
-    without, model = (HotVAEClassifier.from_settings(**settings, given_epochs=n).fit(X, Y) for n in (0, 20))
+    without, model = (HotVAENetwork.from_settings(**settings, given_epochs=n).fit(X, Y) for n in (0, 20))
     np.testing.assert_array_equal(model.predict_proba(X[:50]), without.predict_proba(X[:50]))
     given = np.full((50, 5), NAN)
     given[:, 0] = 1
@@ -239,7 +237,7 @@ def test_fit__classes__nothing_is_learned_that_cannot_be_asked(monkeypatch):
         monkeypatch.setattr(f"hotvae.estimators.{module}.fit_network", lambda *_, **__: called.append("trained"))
     X, _ = pairs_data(200)
     settings = SMALL | {"direct_epochs": 0, "max_epochs": 3}
-    model = HotVAEClassifier.from_settings(**settings).fit(X, np.arange(200) % 3)
+    model = HotVAENetwork.from_settings(**settings).fit(X, np.arange(200) % 3)
     assert called == []
     assert model.communities_ is None
 
@@ -252,5 +250,5 @@ def test_fit__one_observed_validation_label__trains_though_half_of_one_is_nothin
     few = np.full((20, 5), NAN)
     few[0, 1] = 1
     settings = SMALL | {"direct_epochs": 0, "max_epochs": 2, "random_state": seed}
-    model = HotVAEClassifier.from_settings(**settings).fit(X, Y, validation=(X[:20], few))
+    model = HotVAENetwork.from_settings(**settings).fit(X, Y, validation=(X[:20], few))
     assert np.isfinite(model.predict_proba(X)).all()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from hotvae import HotVAEClassifier, virtual_region
+from hotvae import HotVAENetwork, virtual_region
 from hotvae.config import NetConfig
 from hotvae.errors import ConfigError
 from hotvae.net.model import HotVAE
@@ -24,8 +24,8 @@ def layer_weights(model):
 
 @pytest.mark.slow
 def test_direct_epochs__only_such_epochs__messages_untouched_and_silent(rows):
-    model = HotVAEClassifier.from_settings(max_epochs=3, direct_epochs=3, **SMALL).fit(*rows)
-    none = HotVAEClassifier.from_settings(max_epochs=1, direct_epochs=3, learning_rate=1e-12, **SMALL).fit(*rows)
+    model = HotVAENetwork.from_settings(max_epochs=3, direct_epochs=3, **SMALL).fit(*rows)
+    none = HotVAENetwork.from_settings(max_epochs=1, direct_epochs=3, learning_rate=1e-12, **SMALL).fit(*rows)
     assert torch.equal(layer_weights(model), layer_weights(none))
     # The messages are computed again after training, and add exactly nothing.
     network = model.network_
@@ -37,8 +37,8 @@ def test_direct_epochs__only_such_epochs__messages_untouched_and_silent(rows):
 
 @pytest.mark.slow
 def test_direct_epochs__then_messages__they_learn(rows):
-    quiet = HotVAEClassifier.from_settings(max_epochs=4, direct_epochs=4, **SMALL).fit(*rows)
-    model = HotVAEClassifier.from_settings(max_epochs=4, direct_epochs=2, **SMALL, patience=0).fit(*rows)
+    quiet = HotVAENetwork.from_settings(max_epochs=4, direct_epochs=4, **SMALL).fit(*rows)
+    model = HotVAENetwork.from_settings(max_epochs=4, direct_epochs=2, **SMALL, patience=0).fit(*rows)
     assert not torch.equal(layer_weights(model), layer_weights(quiet))
     assert model.network_.decoder.weight.abs().sum() > 0
     # The first epochs are the same steps.
@@ -54,7 +54,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize("n_epochs", [1, 2, 3])
 def test_direct_epochs__killed_and_resumed__same_bits(rows, tmp_path, monkeypatch, n_epochs):
     settings = {"max_epochs": 4, "direct_epochs": 2, "patience": 0, **SMALL}
-    whole = HotVAEClassifier.from_settings(**settings).fit(*rows)
+    whole = HotVAENetwork.from_settings(**settings).fit(*rows)
     write = training._write_state
 
     def write_then_die(job, state, path, fingerprint):
@@ -64,9 +64,9 @@ def test_direct_epochs__killed_and_resumed__same_bits(rows, tmp_path, monkeypatc
 
     monkeypatch.setattr(training, "_write_state", write_then_die)
     with pytest.raises(Killed):
-        HotVAEClassifier.from_settings(state_file=tmp_path / "state", **settings).fit(*rows)
+        HotVAENetwork.from_settings(state_file=tmp_path / "state", **settings).fit(*rows)
     monkeypatch.undo()
-    resumed = HotVAEClassifier.from_settings(state_file=tmp_path / "state", **settings).fit(*rows)
+    resumed = HotVAENetwork.from_settings(state_file=tmp_path / "state", **settings).fit(*rows)
     assert np.array_equal(resumed.predict_proba(rows[0]), whole.predict_proba(rows[0]))
 
 
@@ -77,4 +77,4 @@ def test_direct_epochs__without_direct_path__error():
 
 def test_direct_epochs__negative__error(rows):
     with pytest.raises(ConfigError, match="direct_epochs must be a whole number of at least 0; got -1"):
-        HotVAEClassifier.from_settings(max_epochs=1, direct_epochs=-1, **SMALL).fit(*rows)
+        HotVAENetwork.from_settings(max_epochs=1, direct_epochs=-1, **SMALL).fit(*rows)

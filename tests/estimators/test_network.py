@@ -7,7 +7,7 @@ import torch
 from scipy import sparse
 from sklearn.base import clone
 
-from hotvae import HotVAEClassifier, PlainNetClassifier, load_model
+from hotvae import HotVAENetwork, PlainNetClassifier, load_model
 from hotvae.config import NetConfig
 from hotvae.errors import ConfigError, DataError, DataWarning
 from hotvae.estimators import network
@@ -32,7 +32,7 @@ SMALL = {
     "random_state": 0,
     "device": "cpu",
 }
-CLASSIFIERS = pytest.mark.parametrize("cls", [HotVAEClassifier, PlainNetClassifier])
+CLASSIFIERS = pytest.mark.parametrize("cls", [HotVAENetwork, PlainNetClassifier])
 N_ROWS = 90
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 2, size=(N_ROWS, 3))
@@ -115,7 +115,7 @@ def test_settings__of_every_transformer__have_names_of_their_own(cls):
 )
 def test_fit__impossible_setting__error_names_it(setting, message):
     with pytest.raises(ConfigError, match=message):
-        HotVAEClassifier.from_settings(**{**SMALL, **setting}).fit(COLUMNS, LABELS)
+        HotVAENetwork.from_settings(**{**SMALL, **setting}).fit(COLUMNS, LABELS)
 
 
 # Training rows only ---------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_column__that_is_none__error(kind):
 
 
 def test_text__empty_missing_or_unknown__predicted_as_documented():
-    model, _ = fitted(HotVAEClassifier, "text")
+    model, _ = fitted(HotVAENetwork, "text")
     with pytest.warns(DataWarning, match=r"texts must not be missing; got none in 1 rows \(rows 1\)"):
         probs = model.predict_proba(["", None, "?!", "quux", "zyx", "a quux", "a"])
     np.testing.assert_array_equal(probs[1:3], probs[[0, 0]])  # nothing said
@@ -188,14 +188,14 @@ def test_text__empty_missing_or_unknown__predicted_as_documented():
 
 
 def test_bag__empty_or_unknown__are_the_same_row_of_zeros():
-    model, _ = fitted(HotVAEClassifier, "bag")
+    model, _ = fitted(HotVAENetwork, "bag")
     probs = model.predict_proba(["", "quux", "a quux", "a"])
     np.testing.assert_array_equal(probs[0], probs[1])
     np.testing.assert_array_equal(probs[2], probs[3])
 
 
 def test_set__no_active_column__predicted_and_unlike_others():
-    model, _ = fitted(HotVAEClassifier, "set")
+    model, _ = fitted(HotVAENetwork, "set")
     rows = np.zeros((3, 40))
     rows[2, 5] = 1
     probs = model.predict_proba(rows)
@@ -219,7 +219,7 @@ def test_molecule__unreadable__warned_of_with_the_users_row_and_predicted_as_unk
 
 @BONDS
 def test_molecule__bonds__do_not_depend_on_how_the_smiles_is_written():
-    model = HotVAEClassifier.from_settings(**SMALL, encoder="smiles", bonds=True, precision="float64").fit(
+    model = HotVAENetwork.from_settings(**SMALL, encoder="smiles", bonds=True, precision="float64").fit(
         MOLECULES, LABELS
     )
     probs = model.predict_proba(["OCCN", "NCCO", "C(CN)O", "ONCC"])
@@ -244,10 +244,10 @@ def test_padding__any_amount__never_changes_a_prediction(cls, kind):
 
 
 def test_order__of_words_and_columns__matters_to_texts_only():
-    model, _ = fitted(HotVAEClassifier, "text")
+    model, _ = fitted(HotVAENetwork, "text")
     probs = model.predict_proba(["a b c", "c b a"])
     assert abs(probs[0] - probs[1]).max() > 1e-6
-    bag, _ = fitted(HotVAEClassifier, "bag")
+    bag, _ = fitted(HotVAENetwork, "bag")
     probs = bag.predict_proba(["a b c", "c b a"])
     np.testing.assert_array_equal(probs[0], probs[1])
 
@@ -262,12 +262,10 @@ def test_label_tokens__with_gaps_and_empty_rows__train_and_survive_saving(kind, 
     labels[::3, 0] = np.nan
     labels[5] = 0
     labels[6] = np.nan
-    model = HotVAEClassifier.from_settings(**SMALL, **parameters, label_encoder="tokens", conditional=False).fit(
-        X, labels
-    )
+    model = HotVAENetwork.from_settings(**SMALL, **parameters, label_encoder="tokens", conditional=False).fit(X, labels)
     assert np.isfinite(model.history_.column("loss")).all()
     model.save(tmp_path / "model")
-    again = HotVAEClassifier.load(tmp_path / "model")
+    again = HotVAENetwork.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
@@ -279,7 +277,7 @@ def test_label_tokens__many_labels__no_tensor_of_rows_labels_and_dimensions(monk
     labels = np.eye(300, dtype=int)[RNG.integers(0, 300, N_ROWS)]
     settings = SMALL | {"max_epochs": 1, "label_encoder": "tokens", "conditional": False, "batch_size": 30}
     with pytest.warns(DataWarning, match="1 class"):
-        HotVAEClassifier.from_settings(**settings).fit(TABLE, labels)
+        HotVAENetwork.from_settings(**settings).fit(TABLE, labels)
     assert seen
     assert all(shape[1] == 1 for shape in seen)
 
@@ -300,7 +298,7 @@ LEARNING = {
 
 
 def held_out_f1(X, labels, **parameters):
-    model = HotVAEClassifier.from_settings(**LEARNING, **parameters).fit(X[:400], labels[:400])
+    model = HotVAENetwork.from_settings(**LEARNING, **parameters).fit(X[:400], labels[:400])
     return macro_f1(labels[400:], model.predict(X[400:]))
 
 

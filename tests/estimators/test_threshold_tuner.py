@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.multioutput import MultiOutputClassifier
 
-from hotvae import HotVAEClassifier, ThresholdTuner
+from hotvae import HotVAENetwork, ThresholdTuner
 from hotvae.errors import ConfigError, DataError
 from hotvae.estimators.threshold_tuner import label_probs
 from hotvae.metrics import macro_f1, score
@@ -84,7 +84,7 @@ def test_tuner__around_hotvae__with_frames_and_missing_labels(rare):
     frame = pd.DataFrame(X, columns=list("abc"))
     labels = Y.astype(float)
     labels[::7, 1] = np.nan
-    inner = HotVAEClassifier.from_settings(encoder_widths=(8,), max_epochs=2, dim=8, random_state=0, n_threads=1)
+    inner = HotVAENetwork.from_settings(encoder_widths=(8,), max_epochs=2, dim=8, random_state=0, n_threads=1)
     tuner = ThresholdTuner(inner, metric="micro_f1", random_state=0).fit(frame, labels)
     assert list(tuner.feature_names_in_) == ["a", "b", "c"]
     assert tuner.predict(frame).shape == Y.shape

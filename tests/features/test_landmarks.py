@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
-from hotvae import HotVAEClassifier, load_model
+from hotvae import HotVAENetwork, load_model
 from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.errors import ConfigError, ModelError
 from hotvae.estimators.registry import find_classifier
@@ -115,7 +115,7 @@ def test_scaler__sparse_table__has_no_landmarks():
 
 def test_classifier__encoder_without_numbers__refuses_landmarks():
     with pytest.raises(ConfigError, match=r"landmarks must be left out with encoder 'set', .*; got 5\. Choose another"):
-        HotVAEClassifier.from_settings(encoder="set", landmarks=5)
+        HotVAENetwork.from_settings(encoder="set", landmarks=5)
 
 
 def test_classifier__negative_number__names_it():
@@ -126,7 +126,7 @@ def test_classifier__negative_number__names_it():
 def test_classifier__saved_and_read_back__predicts_the_same_bits(tmp_path):
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(60, 4)), (rng.random((60, 3)) < 0.5).astype(float)
-    model = HotVAEClassifier.from_settings(landmarks=8, max_epochs=1, encoder_widths=(8,), random_state=0).fit(
+    model = HotVAENetwork.from_settings(landmarks=8, max_epochs=1, encoder_widths=(8,), random_state=0).fit(
         features, labels
     )
     model.save(tmp_path / "model")

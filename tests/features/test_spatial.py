@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hotvae import HotVAEClassifier, load_model
+from hotvae import HotVAENetwork, load_model
 from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.errors import ConfigError, ModelError
 from hotvae.estimators.registry import find_classifier
@@ -133,7 +133,7 @@ def test_scaler__damaged_places__are_refused(change):
 def test_classifier__encoder_without_numbers__refuses_places():
     for name, value in {"spatial_units": 5, "clamp": True, "spatial_columns": ("east", "north")}.items():
         with pytest.raises(ConfigError, match=f"{name} must be left out with encoder 'set'"):
-            HotVAEClassifier.from_settings(encoder="set", **{name: value})
+            HotVAENetwork.from_settings(encoder="set", **{name: value})
 
 
 @pytest.mark.parametrize("wrong", [{"spatial_units": -1}, {"spatial_columns": (1,)}, {"clamp": 1}])
@@ -164,7 +164,7 @@ def test_plain__patchy_map__is_learned_with_places_and_hardly_without():
 
 def test_hotvae__saved_with_places__predicts_the_same(tmp_path):
     sites, labels = patchy_map(60, 0)
-    model = HotVAEClassifier.from_settings(
+    model = HotVAENetwork.from_settings(
         spatial_units=5, spatial_columns=(1, 0), dim=8, encoder_widths=(8,), max_epochs=1, random_state=0
     ).fit(sites, np.column_stack([labels, 1 - labels]))
     model.save(tmp_path / "model")

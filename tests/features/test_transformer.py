@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from hotvae import HotVAEClassifier, PlainNetClassifier, Training
+from hotvae import HotVAENetwork, PlainNetClassifier, Training
 from hotvae.errors import ConfigError, ModelError
 from hotvae.features import (
     TRANSFORMERS,
@@ -179,7 +179,7 @@ def test_other_transformer__the_one_given__is_left_untrained():
     assert clone(OtherTransformer(PCA(2))).transformer.n_components == 2
 
 
-@pytest.mark.parametrize("cls", [HotVAEClassifier, PlainNetClassifier])
+@pytest.mark.parametrize("cls", [HotVAENetwork, PlainNetClassifier])
 def test_classifier__any_transformer_of_scikit_learn__feeds_the_network(cls, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"soil": rng.choice(list("abc"), 60), "bank": rng.choice(list("xy"), 60)})

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hotvae import HotVAEClassifier
+from hotvae import HotVAENetwork
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.data.frames import write_table
 from hotvae.errors import ConfigError, DataError
@@ -193,7 +193,7 @@ def test_draw_independently__many__each_label_as_often_as_probable_and_alone(mon
 
 
 def test_draws_jointly__kinds__known():
-    assert draws_jointly(HotVAEClassifier())
+    assert draws_jointly(HotVAENetwork())
     assert not draws_jointly(Prevalence())
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hotvae import HotVAEClassifier
+from hotvae import HotVAENetwork
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.errors import ConfigError, DataError
 from hotvae.jobs.predict import PredictionRun, predict_rows, predict_stream, predict_table
@@ -23,7 +23,7 @@ def frame():
 
 @pytest.fixture(scope="module")
 def model(frame):
-    model = HotVAEClassifier.from_settings(max_epochs=2, encoder_widths=(8,), dim=8, random_state=0)
+    model = HotVAENetwork.from_settings(max_epochs=2, encoder_widths=(8,), dim=8, random_state=0)
     model.fit(frame[["depth", "soil"]], frame[["wren", "robin"]])
     model.extra_ = {}
     return model
@@ -105,7 +105,7 @@ def test_predict_stream__pieces_of_another_model__done_again(model, frame, table
     killed_after(2, monkeypatch)
     with pytest.raises(Killed):
         predict_stream(model, table, out, ignore_unknown=True, rows_at_once=20)
-    other = HotVAEClassifier.from_settings(max_epochs=1, encoder_widths=(8,), dim=8, random_state=1)
+    other = HotVAENetwork.from_settings(max_epochs=1, encoder_widths=(8,), dim=8, random_state=1)
     other.fit(frame[["depth", "soil"]], frame[["wren", "robin"]])
     calls = killed_after(99, monkeypatch)
     predict_stream(other, table, out, ignore_unknown=True, rows_at_once=20)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hotvae import HotVAEClassifier, virtual_region
+from hotvae import HotVAENetwork, virtual_region
 from hotvae.cli import main
 from hotvae.data.catalog import CatalogData, catalog_names, describe
 from hotvae.data.dataset import Dataset
@@ -38,9 +38,9 @@ def tiny_set(monkeypatch):
 @pytest.mark.parametrize("path", sorted(PRESETS.glob("*.toml")), ids=lambda path: path.stem)
 def test_preset__every_file__is_a_named_set_with_settings_that_fit(path):
     assert path.stem in catalog_names()
-    parameters = HotVAEClassifier().get_params(deep=False)
+    parameters = HotVAENetwork().get_params(deep=False)
     settings = train_settings(parameters, ("preset", read_preset(path.stem, parameters)))
-    HotVAEClassifier.from_settings(**settings.parameters)
+    HotVAENetwork.from_settings(**settings.parameters)
 
 
 def test_preset__parameters_the_model_lacks__left_out():
@@ -147,8 +147,8 @@ def test_encoders_page__run_with_other_settings_than_today__is_marked():
     from paper.presets_page import EARLIER, FILE, is_current, render
 
     cell = json.loads(FILE.read_text(encoding="utf-8"))["cells"][0]
-    preset = read_preset(cell["set"], HotVAEClassifier.all_settings())
-    cell["settings"] = HotVAEClassifier.from_settings(**preset, random_state=0).current_settings()
+    preset = read_preset(cell["set"], HotVAENetwork.all_settings())
+    cell["settings"] = HotVAENetwork.from_settings(**preset, random_state=0).current_settings()
     assert is_current(cell)
     assert f"| {cell['set']} |" in render([cell])
     assert EARLIER not in render([cell])

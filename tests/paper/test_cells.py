@@ -18,7 +18,7 @@ from hotvae.data.splits import split_dataset
 from hotvae.data.synthetic import virtual_region
 from hotvae.errors import ConfigError, DataError
 from hotvae.estimators.base import LabelClassifier
-from hotvae.estimators.hotvae import HotVAEClassifier
+from hotvae.estimators.hotvae_network import HotVAENetwork
 from hotvae.estimators.network import NetworkClassifier
 from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.thresholds import apply_thresholds, tune_thresholds
@@ -58,7 +58,7 @@ def test_recipe__hotvae__whole_preset():
     file = resources.files("hotvae.jobs") / "presets" / "bibtex.toml"
     told = tomllib.loads(file.read_text(encoding="utf-8"))
     assert {"direct_epochs", "kl_weight", "base"} <= set(told)
-    assert {name: recipe.to_dict().get(name, HotVAEClassifier.all_settings()[name]) for name in told} == told
+    assert {name: recipe.to_dict().get(name, HotVAENetwork.all_settings()[name]) for name in told} == told
 
 
 def test_recipe__start_from_a_ridge__is_every_networks_or_nobodys():
@@ -326,7 +326,7 @@ def test_feature_branch_only__trained__label_encoder_does_not_move():
     data = virtual_region(60, 4, random_state=0).dataset
     kept = {}
     bare = {**TINY, "conditional": False, "average_decay": 0.0, "weight_decay": 0.0, "random_state": 0}
-    for name, model in (("full", HotVAEClassifier), ("feature", VARIANTS["hotvae-feature-branch"])):
+    for name, model in (("full", HotVAENetwork), ("feature", VARIANTS["hotvae-feature-branch"])):
         fitted = model.from_settings(**bare).fit(data.features, data.labels)
         kept[name] = fitted.network_.label_encoder.state_dict()
     still = VARIANTS["hotvae-feature-branch"].from_settings(**bare, learning_rate=1e-30)
@@ -342,7 +342,7 @@ def test_printed_ranking_variant__large_weight__pushes_all_probabilities_up():
     data = virtual_region(80, 5, random_state=0).dataset
     means = {}
     for model in ("hotvae", "hotvae-printed-ranking"):
-        cls = VARIANTS.get(model, HotVAEClassifier)
+        cls = VARIANTS.get(model, HotVAENetwork)
         settings = {**TINY, "max_epochs": 8, "ranking_weight": 20.0, "learning_rate": 0.02, "random_state": 0}
         fitted = cls.from_settings(**settings).fit(data.features, data.labels)
         means[model] = fitted.predict_proba(data.features).mean()
@@ -372,7 +372,7 @@ def terms_of(cls, make, features, labels):
 def test_light_label_branch__terms__feature_branch_and_half_of_the_label_branch(both_branches):
     full, alone, light = (
         terms_of(cls, *both_branches)
-        for cls in (HotVAEClassifier, VARIANTS["hotvae-feature-branch"], VARIANTS["hotvae-light-label-branch"])
+        for cls in (HotVAENetwork, VARIANTS["hotvae-feature-branch"], VARIANTS["hotvae-light-label-branch"])
     )
     for name in ("bce", "intermediate", "ranking"):
         label_part = full[name] - alone[name]
@@ -391,12 +391,12 @@ def test_smoothed_labels__bce__is_that_of_labels_moved_towards_one_half(both_bra
     soft = 0.95 * labels + 0.025
     wanted = sum(bce_loss(branch.layer_logits[-1], soft) for branch in (output.feature, output.label))
     torch.testing.assert_close(found["bce"], wanted)
-    torch.testing.assert_close(found["kl"], terms_of(HotVAEClassifier, *both_branches)["kl"])
+    torch.testing.assert_close(found["kl"], terms_of(HotVAENetwork, *both_branches)["kl"])
 
 
 def test_rising_kl__epochs__weight_rises_to_the_tenth(both_branches):
     make, features, labels = both_branches
-    whole = terms_of(HotVAEClassifier, *both_branches)
+    whole = terms_of(HotVAENetwork, *both_branches)
     network = make(VARIANTS["hotvae-rising-kl"].network_class)
     for epoch, share in ((1, 0.1), (5, 0.5), (10, 1.0), (30, 1.0)):
         network.begin_epoch(epoch)
@@ -413,7 +413,7 @@ def test_recipe__setting_in_times__is_that_of_the_preset_multiplied():
     preset = recipe()
     assert recipe(encoder_widths=0.5)["encoder_widths"] == tuple(width // 2 for width in preset["encoder_widths"])
     assert recipe(encoder_dropout=0.5)["encoder_dropout"] == preset["encoder_dropout"] / 2
-    default = HotVAEClassifier.all_settings()["batch_size"]  # no preset has one
+    default = HotVAENetwork.all_settings()["batch_size"]  # no preset has one
     assert recipe(batch_size=0.5)["batch_size"] == default // 2
 
 

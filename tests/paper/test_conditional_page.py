@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from hotvae import HotVAEClassifier
+from hotvae import HotVAENetwork
 from hotvae.jobs.settings import read_preset
 from hotvae.metrics import log_loss
 from paper import conditional_page
@@ -140,7 +140,7 @@ def test_conditioner__twins__one_tells_the_other_and_nothing_known_is_the_plain_
 
 def test_settings__preset__whole_for_hotvae_encoder_for_conditioners_none_for_others():
     name = "bbs_like_ebird100"
-    preset = read_preset(name, HotVAEClassifier.all_settings())
+    preset = read_preset(name, HotVAENetwork.all_settings())
     own = conditional_page.settings_of("hotvae", name)
     assert set(own) == set(preset) - {"coordinates_as_features"}
     assert own["encoder_dropout"] == preset["encoder_dropout"]

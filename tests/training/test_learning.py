@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
 
-from hotvae import HotVAEClassifier, PlainNetClassifier, Training, read_table, split_dataset, virtual_region
+from hotvae import HotVAENetwork, PlainNetClassifier, Training, read_table, split_dataset, virtual_region
 from hotvae.estimators.threshold_tuner import label_probs
 from hotvae.metrics import log_loss, macro_f1
 
@@ -17,7 +17,7 @@ from hotvae.metrics import log_loss, macro_f1
 def test_overfit__32_rows_of_noise__every_label_learned():
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(32, 6)), rng.integers(0, 2, size=(32, 5))
-    model = HotVAEClassifier.from_settings(
+    model = HotVAENetwork.from_settings(
         max_epochs=150,
         batch_size=32,
         learning_rate=0.003,
@@ -38,7 +38,7 @@ def test_labels_linked_by_exclusive_or__beat_independent_logistic_regression():
     a, b = X[:, 0] > 0, X[:, 1] > 0
     Y = np.column_stack([a, b, a ^ b]).astype(int)
     settings = {"max_epochs": 25, "encoder_widths": (64, 64), "encoder_dropout": 0.1, "learning_rate": 0.003}
-    model = HotVAEClassifier.from_settings(**settings, n_threads=1, random_state=0).fit(X[:600], Y[:600])
+    model = HotVAENetwork.from_settings(**settings, n_threads=1, random_state=0).fit(X[:600], Y[:600])
     rival = MultiOutputClassifier(LogisticRegression()).fit(X[:600], Y[:600])
     ours, theirs = (log_loss(Y[600:], label_probs(fitted, X[600:])) for fitted in (model, rival))
     assert ours < theirs - 0.15
@@ -52,7 +52,7 @@ def test_virtual_region__small__closer_to_the_truth_than_prevalence():
     parts = split_dataset(data, fractions=(0.6, 0.15, 0.25), random_state=0)
     held = (data.features[parts.validation], data.labels[parts.validation])
     settings = {"max_epochs": 25, "encoder_widths": (64, 64), "encoder_dropout": 0.1, "dim": 32}
-    model = HotVAEClassifier.from_settings(**settings, learning_rate=0.002, n_threads=1, random_state=0)
+    model = HotVAENetwork.from_settings(**settings, learning_rate=0.002, n_threads=1, random_state=0)
     model.fit(data.features[parts.train], data.labels[parts.train], validation=held)
     truth, test = data.labels[parts.test], parts.test
     rate = np.broadcast_to(data.labels[parts.train].mean(axis=0), truth.shape)
@@ -71,7 +71,7 @@ def test_missing_labels__half_of_the_cells__cost_little():
     settings = {"max_epochs": 15, "encoder_widths": (64,), "encoder_dropout": 0.1, "dim": 32, "n_threads": 1}
     losses = []
     for known in (data.labels[:600], labels, np.nan_to_num(labels)):
-        model = HotVAEClassifier.from_settings(**settings, random_state=0).fit(data.features[:600], known)
+        model = HotVAENetwork.from_settings(**settings, random_state=0).fit(data.features[:600], known)
         losses.append(log_loss(data.labels[600:], model.predict_proba(data.features[600:])))
     everything, half_known, taken_for_absent = losses
     assert everything <= half_known + 0.01
@@ -91,7 +91,7 @@ def test_scene__a_few_epochs__the_decoder_does_not_cost_accuracy():
     with np.load(path, allow_pickle=False) as file:
         train, test = file["train_idx"], file["test_idx"]
     scores = []
-    for kind in (HotVAEClassifier, PlainNetClassifier):
+    for kind in (HotVAENetwork, PlainNetClassifier):
         model = kind(training=Training(max_epochs=8), random_state=0).fit(data.features[train], data.labels[train])
         probs = model.predict_proba(data.features[test])
         scores.append(macro_f1(data.labels[test], probs >= model.thresholds_["macro_f1"]))

@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from hotvae import HotVAEClassifier, PlainNetClassifier, Training, load_model
+from hotvae import HotVAENetwork, PlainNetClassifier, Training, load_model
 from hotvae.errors import ConfigError
 from hotvae.estimators.registry import find_classifier
 from hotvae.features import FeatureScaler, TextTokens
@@ -175,17 +175,17 @@ def test_clone__training_and_features__are_copies():
 
 
 def test_set_params__encoder_with_settings_of_its_rows__go_together():
-    model = HotVAEClassifier().set_params(encoder="text", features__max_tokens=5)
+    model = HotVAENetwork().set_params(encoder="text", features__max_tokens=5)
     assert isinstance(model.features, TextTokens)
     assert model.features.max_tokens == 5
     with pytest.raises(ValueError, match="Invalid parameter 'max_tokens'"):
-        HotVAEClassifier().set_params(features__max_tokens=5)
+        HotVAENetwork().set_params(features__max_tokens=5)
 
 
 def test_fit__training_and_features__are_left_as_they_were():
     training, features = Training(max_epochs=1), FeatureScaler(landmarks=2)
     before = vars(training).copy()
-    model = HotVAEClassifier(training=training, features=features, **SMALL).fit(TABLE, LABELS)
+    model = HotVAENetwork(training=training, features=features, **SMALL).fit(TABLE, LABELS)
     assert vars(training) == before
     assert features.feature_names_in == ()
     assert model.training is training
@@ -197,15 +197,15 @@ def test_fit__training_and_features__are_left_as_they_were():
 
 
 def test_from_settings__flat_names__equal_the_nested_form():
-    flat = HotVAEClassifier.from_settings(
+    flat = HotVAENetwork.from_settings(
         max_epochs=2, weight_decay=0.5, n_threads=1, scaling="quantile", landmarks=3, **SMALL
     )
-    nested = HotVAEClassifier(
+    nested = HotVAENetwork(
         training=Training(max_epochs=2, weight_decay=0.5, n_threads=1),
         features=FeatureScaler("quantile", landmarks=3),
         **SMALL,
     )
-    by_name = HotVAEClassifier(**SMALL).set_params(
+    by_name = HotVAENetwork(**SMALL).set_params(
         training__max_epochs=2,
         training__weight_decay=0.5,
         training__n_threads=1,
@@ -245,11 +245,11 @@ def test_from_settings__every_setting_at_its_default__is_the_classifier_without_
 def test_from_settings__setting_of_other_features__refused_by_name(encoder, settings, wrong):
     message = rf"^{wrong} must be left out with encoder '{encoder}', .*; got {settings[wrong]!r}\. Choose another"
     with pytest.raises(ConfigError, match=message):
-        HotVAEClassifier.from_settings(encoder=encoder, **settings)
+        HotVAENetwork.from_settings(encoder=encoder, **settings)
 
 
 def test_from_settings__setting_of_other_features_at_its_default__says_nothing():
-    model = HotVAEClassifier.from_settings(encoder="text", landmarks=0, scaling="standard", max_tokens=7)
+    model = HotVAENetwork.from_settings(encoder="text", landmarks=0, scaling="standard", max_tokens=7)
     assert model.features.get_params() == TextTokens(max_tokens=7).get_params()
 
 

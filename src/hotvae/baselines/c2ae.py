@@ -172,7 +172,7 @@ class C2AE(NetworkClassifier):
         alone gives scores that order labels well and are no calibrated probabilities, and learns nothing from rows
         without labels.
     base, latent_neighbours, training, features, validation_fraction, random_state
-        As in :class:`~hotvae.HotVAEClassifier`.
+        As in :class:`~hotvae.HotVAENetwork`.
 
     Examples
     --------

@@ -163,7 +163,7 @@ class LaMP(NetworkClassifier):
         Width, rounds of messages among labels, attention heads.
     encoder : {"parts", "columns", "mlp", "set", "text", "bag", "smiles", "elements"} or nn.Module
         What the nodes of a row are: ``n_parts`` that a perceptron makes of it, each column by itself, or as in
-        :class:`~hotvae.HotVAEClassifier`.
+        :class:`~hotvae.HotVAENetwork`.
     n_parts : int
         Nodes made of a row, for ``"parts"``.
     encoder_layers : int
@@ -178,7 +178,7 @@ class LaMP(NetworkClassifier):
     bce_weight, intermediate_weight : float
         Weights of the cross entropy after the last layer and after each layer before it.
     base, latent_neighbours, training, features, validation_fraction, random_state
-        As in :class:`~hotvae.HotVAEClassifier`.
+        As in :class:`~hotvae.HotVAENetwork`.
 
     Examples
     --------

@@ -14,16 +14,16 @@ from hotvae.net.model import PlainNet
 class PlainNetClassifier(NetworkClassifier):
     """The same feature encoder with a plain read-out: no label branch, no messages between labels.
 
-    Stands beside :class:`HotVAEClassifier` in every comparison, so that the decoder has to earn its cost.
+    Stands beside :class:`HotVAENetwork` in every comparison, so that the decoder has to earn its cost.
 
     Parameters
     ----------
     encoder, encoder_widths, encoder_dropout, encoder_layers
-        As in :class:`~hotvae.HotVAEClassifier`.
+        As in :class:`~hotvae.HotVAENetwork`.
     dim, latent_dim : int
         Width between encoder and read-out: ``latent_dim``, or ``dim`` where that is 0.
     base, latent_neighbours, training, features, validation_fraction, random_state
-        As in :class:`~hotvae.HotVAEClassifier`.
+        As in :class:`~hotvae.HotVAENetwork`.
 
     Examples
     --------

@@ -77,7 +77,7 @@ class ProbitJSDM(NetworkClassifier):
         Epochs in which, after training, the covariance learns on while the marginals stay as they are: the epoch that
         is kept is chosen by marginals, often before the covariance has settled. 0 leaves it as it is.
     training, features, validation_fraction, random_state
-        As in :class:`~hotvae.HotVAEClassifier`.
+        As in :class:`~hotvae.HotVAENetwork`.
 
     Examples
     --------

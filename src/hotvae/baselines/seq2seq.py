@@ -208,11 +208,11 @@ class Seq2Seq(NetworkClassifier):
     beam_width : int
         Label sets followed at the same time; 1 writes greedily.
     encoder, encoder_widths, encoder_dropout, encoder_layers
-        As in :class:`~hotvae.HotVAEClassifier`.
+        As in :class:`~hotvae.HotVAENetwork`.
     decoder_dropout : float
         Share of units dropped before the read-out while training.
     base, latent_neighbours, training, features, validation_fraction, random_state
-        As in :class:`~hotvae.HotVAEClassifier`.
+        As in :class:`~hotvae.HotVAENetwork`.
 
     Examples
     --------

@@ -286,7 +286,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _probs_given(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         """Return probabilities of all labels for rows made ready, given some of them (NaN: not given)."""
-        able = "HotVAEClassifier, ProbitJSDM, MPVAE or a chain"
+        able = "HotVAENetwork, ProbitJSDM, MPVAE or a chain"
         raise ConfigError(
             f"given must go with a model that learns labels from labels; got {type(self).__name__}. Use {able}."
         )

@@ -28,7 +28,7 @@ from hotvae.data.frames import write_table
 from hotvae.data.splits import Split, split_dataset
 from hotvae.data.synthetic import REGION_SIZE, Interaction, VirtualRegion, virtual_region
 from hotvae.errors import ConfigError
-from hotvae.estimators.hotvae import HotVAEClassifier
+from hotvae.estimators.hotvae_network import HotVAENetwork
 from hotvae.estimators.threshold_tuner import label_probs
 from hotvae.estimators.thresholds import evaluate, tune_thresholds
 from hotvae.explain.associations import Association, residual_associations, strongest_associations
@@ -182,7 +182,7 @@ def run_demo(
 
     common: dict[str, Any] = {"random_state": seed, "progress": progress, "n_threads": n_threads}
     networks = {
-        HOT_VAE: HotVAEClassifier.from_settings(**common | dict(settings or {})),
+        HOT_VAE: HotVAENetwork.from_settings(**common | dict(settings or {})),
         PLAIN_NET: PlainNetClassifier.from_settings(**common | dict(settings or {})),
     }
     probs: dict[str, FloatArray] = {}
@@ -456,7 +456,7 @@ def _notes(
     }
 
 
-def _richness_map(region: VirtualRegion, model: HotVAEClassifier) -> Figure:
+def _richness_map(region: VirtualRegion, model: HotVAENetwork) -> Figure:
     """Draw the expected number of species on a grid over the whole region: in truth, and predicted."""
     data = region.dataset
     axis = (np.arange(N_GRID) + 0.5) * REGION_SIZE / N_GRID

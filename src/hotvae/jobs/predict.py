@@ -106,9 +106,9 @@ def predict_table(
     Examples
     --------
     >>> import tempfile
-    >>> from hotvae import HotVAEClassifier, Training
+    >>> from hotvae import HotVAENetwork, Training
     >>> folder = Path(tempfile.mkdtemp())
-    >>> model = HotVAEClassifier(training=Training(max_epochs=1), encoder_widths=(4,))
+    >>> model = HotVAENetwork(training=Training(max_epochs=1), encoder_widths=(4,))
     >>> model.fit(np.eye(8), np.eye(8)[:, :2]).save(folder / "model")
     >>> _ = (folder / "new.csv").write_text(",".join(f"feature_{i}" for i in range(8)) + "\n0,1,2,3,4,5,6,7\n")
     >>> run = predict_table(folder / "model", folder / "new.csv", folder / "probs.csv", threshold=0.5)

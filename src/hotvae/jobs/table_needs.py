@@ -211,7 +211,7 @@ class TableNeeds:
         encoding: str = "utf-8",
         decimal: str = ".",
     ) -> NDArray[np.float32]:
-        """Read labels that are known beforehand, as ``given`` of :meth:`~hotvae.HotVAEClassifier.predict_proba`.
+        """Read labels that are known beforehand, as ``given`` of :meth:`~hotvae.HotVAENetwork.predict_proba`.
 
         Parameters
         ----------

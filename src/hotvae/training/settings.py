@@ -60,8 +60,8 @@ class Training(BaseEstimator):
 
     Examples
     --------
-    >>> from hotvae import HotVAEClassifier
-    >>> HotVAEClassifier(training=Training(max_epochs=5)).set_params(training__patience=2).training
+    >>> from hotvae import HotVAENetwork
+    >>> HotVAENetwork(training=Training(max_epochs=5)).set_params(training__patience=2).training
     Training(max_epochs=5, patience=2)
     """
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hotvae import HotVAEClassifier, PlainNetClassifier, Training, load_model, virtual_region
+from hotvae import HotVAENetwork, PlainNetClassifier, Training, load_model, virtual_region
 from hotvae.config import RECIPES, LossWeights, NetConfig
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError
 from hotvae.metrics import macro_f1, score
@@ -28,37 +28,37 @@ def region():
 def fitted(region):
     labels = pd.DataFrame(region.labels, columns=region.label_names)
     frame = pd.DataFrame(region.features, columns=region.feature_names)
-    return HotVAEClassifier.from_settings(**TINY).fit(frame, labels), frame
+    return HotVAENetwork.from_settings(**TINY).fit(frame, labels), frame
 
 
 # Parameters -----------------------------------------------------------------------------------------------
 
 
 def test_defaults__of_the_estimator__equal_those_of_the_configurations():
-    model = HotVAEClassifier()
+    model = HotVAENetwork()
     assert model._config(NetConfig) == NetConfig()
     assert model._config(LossWeights) == LossWeights()
-    for kind in (HotVAEClassifier, PlainNetClassifier):
+    for kind in (HotVAENetwork, PlainNetClassifier):
         deep = kind().get_params()
         for name, value in Training().get_params().items():
             assert deep[f"training__{name}"] == value
 
 
 def test_parameters__of_every_configuration__can_be_set_on_the_estimator():
-    names = set(inspect.signature(HotVAEClassifier).parameters)
+    names = set(inspect.signature(HotVAENetwork).parameters)
     assert set(NetConfig.__dataclass_fields__) - {"n_heads"} <= names
     assert set(LossWeights.__dataclass_fields__) <= names
 
 
 def test_parameters__of_hotvae__are_at_most_thirty():
-    assert len(HotVAEClassifier().get_params(deep=False)) <= 30
+    assert len(HotVAENetwork().get_params(deep=False)) <= 30
 
 
 def test_docstring__parameters__are_those_of_the_signature_and_begin_with_what_is_worth_changing():
-    text = HotVAEClassifier.__doc__
+    text = HotVAENetwork.__doc__
     listed = re.findall(r"^    (\w[\w, ]*) : ", text[text.index("Parameters") : text.index("Attributes")], re.MULTILINE)
     names = [name for entry in listed for name in entry.split(", ")]
-    assert sorted(names) == sorted(inspect.signature(HotVAEClassifier).parameters)
+    assert sorted(names) == sorted(inspect.signature(HotVAENetwork).parameters)
     assert {"training", "features", "encoder", "base", "n_layers", "graph"} <= set(names[:10])
 
 
@@ -77,7 +77,7 @@ def test_docstring__parameters__are_those_of_the_signature_and_begin_with_what_i
 )
 def test_fit__impossible_setting__error_names_it(region, setting, message):
     with pytest.raises(ConfigError, match=message):
-        HotVAEClassifier.from_settings(**{**TINY, **setting}).fit(region.features, region.labels)
+        HotVAENetwork.from_settings(**{**TINY, **setting}).fit(region.features, region.labels)
 
 
 # Labels ---------------------------------------------------------------------------------------------------
@@ -89,12 +89,12 @@ def test_fit__label_that_is_a_count__error_names_column_and_rows(region):
     with pytest.raises(
         DataError, match=rf"labels must be 0 or 1; got 2.0 in column '{region.label_names[2]}' \(rows 3, 9\)"
     ):
-        HotVAEClassifier.from_settings(**TINY).fit(region.features, labels)
+        HotVAENetwork.from_settings(**TINY).fit(region.features, labels)
 
 
 def test_fit__text_labels__error_says_how_to_code_them(region):
     with pytest.raises(DataError, match="Code presence as 1"):
-        HotVAEClassifier.from_settings(**TINY).fit(region.features, np.full((150, 2), "yes"))
+        HotVAENetwork.from_settings(**TINY).fit(region.features, np.full((150, 2), "yes"))
 
 
 @pytest.mark.slow
@@ -102,12 +102,12 @@ def test_fit__label_with_one_class__warns_and_predicts_its_rate(region):
     labels = region.labels.copy()
     labels[:, 1] = 0
     with pytest.warns(DataWarning, match=r"got 1 class in 'label_1'"):
-        model = HotVAEClassifier.from_settings(**TINY).fit(region.features, labels)
+        model = HotVAENetwork.from_settings(**TINY).fit(region.features, labels)
     assert model.predict_proba(region.features)[:, 1].max() < 0.2
 
 
 def test_fit__one_label_column__stays_a_table(region):
-    model = HotVAEClassifier.from_settings(**TINY).fit(region.features, region.labels[:, :1])
+    model = HotVAENetwork.from_settings(**TINY).fit(region.features, region.labels[:, :1])
     assert model.predict_proba(region.features).shape == (150, 1)
     assert model.predict(region.features).shape == (150, 1)
 
@@ -115,7 +115,7 @@ def test_fit__one_label_column__stays_a_table(region):
 @pytest.mark.slow
 def test_fit__one_dimensional_classes__come_back(region):
     habitat = np.array(["bog", "fen", "heath"])[np.digitize(region.features[:, 0], [-0.5, 0.5])]
-    model = HotVAEClassifier.from_settings(**{**TINY, "max_epochs": 30, "learning_rate": 0.02}).fit(
+    model = HotVAENetwork.from_settings(**{**TINY, "max_epochs": 30, "learning_rate": 0.02}).fit(
         region.features, habitat
     )
     assert (model.predict(region.features) == habitat).mean() > 0.8
@@ -125,7 +125,7 @@ def test_fit__one_dimensional_classes__come_back(region):
 
 def test_fit__one_row__trains_without_validation_rows():
     with pytest.warns(DataWarning, match="1 class"):
-        model = HotVAEClassifier.from_settings(**TINY).fit([[1.0, 2.0]], [[1, 0]])
+        model = HotVAENetwork.from_settings(**TINY).fit([[1.0, 2.0]], [[1, 0]])
     assert model.predict_proba([[1.0, 2.0]]).shape == (1, 2)
     assert model.thresholds_ == {}
 
@@ -136,7 +136,7 @@ def test_fit__labels_not_observed__are_not_taken_for_absences(region):
     labels = np.ones((150, 2), dtype=np.float32)
     labels[::5] = 0
     labels[1::2, 1] = np.nan
-    model = HotVAEClassifier.from_settings(**{**TINY, "max_epochs": 20}).fit(region.features, labels)
+    model = HotVAENetwork.from_settings(**{**TINY, "max_epochs": 20}).fit(region.features, labels)
     rates = model.predict_proba(region.features).mean(axis=0)
     np.testing.assert_allclose(rates, 0.8, atol=0.1)
 
@@ -146,13 +146,13 @@ def test_fit__label_never_observed_in_training__is_no_nan(region):
     labels = region.labels.copy()
     labels[:, 0] = np.nan
     with pytest.warns(DataWarning, match="1 class"):
-        probs = HotVAEClassifier.from_settings(**TINY).fit(region.features, labels).predict_proba(region.features)
+        probs = HotVAENetwork.from_settings(**TINY).fit(region.features, labels).predict_proba(region.features)
     assert np.isfinite(probs).all()
 
 
 def test_fit__labels_missing_altogether__error():
     with pytest.raises(ValueError, match="requires y to be passed"):
-        HotVAEClassifier().fit([[1.0], [2.0]], None)
+        HotVAENetwork().fit([[1.0], [2.0]], None)
 
 
 # Features -------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_fit__infinite_feature__error(region):
     features = region.features.copy()
     features[4, 1] = np.inf
     with pytest.raises(ValueError, match="infinity"):
-        HotVAEClassifier.from_settings(**TINY).fit(features, region.labels)
+        HotVAENetwork.from_settings(**TINY).fit(features, region.labels)
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_fit__missing_features__imputed_from_training_rows_with_a_warning(region
     features = region.features.copy()
     features[::4, 1] = np.nan
     with pytest.warns(DataWarning, match="missing"):
-        model = HotVAEClassifier.from_settings(**TINY).fit(features, region.labels)
+        model = HotVAENetwork.from_settings(**TINY).fit(features, region.labels)
     assert np.isfinite(model.predict_proba(features)).all()
     assert model.features_.n_features_out == region.n_features + 1
 
@@ -188,7 +188,7 @@ def test_fit__categorical_column__one_hot_and_used(region):
         "batch_size": 16,
         "selection_metric": "log_loss",
     }
-    model = HotVAEClassifier.from_settings(**settings).fit(frame, labels)
+    model = HotVAENetwork.from_settings(**settings).fit(frame, labels)
     assert macro_f1(labels, model.predict(frame)) > 0.95
     with pytest.warns(DataWarning, match="unseen|unknown"):
         model.predict(frame.assign(soil="lava"))
@@ -228,9 +228,9 @@ def test_predict__is_probability_above_one_half(fitted):
 
 @pytest.mark.slow
 def test_fit__same_seed__same_bits_and_other_seed__other_model(region):
-    first, second = (HotVAEClassifier.from_settings(**TINY).fit(region.features, region.labels) for _ in range(2))
+    first, second = (HotVAENetwork.from_settings(**TINY).fit(region.features, region.labels) for _ in range(2))
     np.testing.assert_array_equal(first.predict_proba(region.features), second.predict_proba(region.features))
-    other = HotVAEClassifier.from_settings(**{**TINY, "random_state": 1}).fit(region.features, region.labels)
+    other = HotVAENetwork.from_settings(**{**TINY, "random_state": 1}).fit(region.features, region.labels)
     assert (first.predict_proba(region.features) != other.predict_proba(region.features)).any()
 
 
@@ -238,7 +238,7 @@ def test_fit__same_seed__same_bits_and_other_seed__other_model(region):
 def test_fit__leaves_the_callers_random_numbers_alone(region):
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002  # the caller's legacy generator is what must not move
-    HotVAEClassifier.from_settings(**TINY).fit(region.features, region.labels)
+    HotVAENetwork.from_settings(**TINY).fit(region.features, region.labels)
     after = torch.rand(1), np.random.rand()  # noqa: NPY002  # as above
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002  # as above
@@ -251,7 +251,7 @@ def test_fit__leaves_the_callers_random_numbers_alone(region):
 @pytest.mark.slow
 def test_fit__given_validation_rows__choose_epoch_and_thresholds(region):
     train, held = np.arange(100), np.arange(100, 150)
-    model = HotVAEClassifier.from_settings(**{**TINY, "max_epochs": 6, "selection_metric": "macro_f1"}).fit(
+    model = HotVAENetwork.from_settings(**{**TINY, "max_epochs": 6, "selection_metric": "macro_f1"}).fit(
         region.features[train], region.labels[train], validation=(region.features[held], region.labels[held])
     )
     probs = model.predict_proba(region.features[held])
@@ -268,9 +268,7 @@ def test_fit__validation_rows__never_reach_scaler_or_graph(region):
     ones[0] = 0
     settings = {**TINY, "graph": "cooccurrence"}
     calm, upset = (
-        HotVAEClassifier.from_settings(**settings).fit(
-            region.features[train], region.labels[train], validation=validation
-        )
+        HotVAENetwork.from_settings(**settings).fit(region.features[train], region.labels[train], validation=validation)
         for validation in ((region.features[held], region.labels[held]), (wild, ones))
     )
     assert calm.features_.state() == upset.features_.state()
@@ -279,13 +277,13 @@ def test_fit__validation_rows__never_reach_scaler_or_graph(region):
 
 def test_fit__validation_of_the_wrong_form__error(region):
     with pytest.raises(ConfigError, match=r"validation must be a pair \(X, y\)"):
-        HotVAEClassifier.from_settings(**TINY).fit(region.features, region.labels, validation=region.features)
+        HotVAENetwork.from_settings(**TINY).fit(region.features, region.labels, validation=region.features)
     with pytest.raises(DataError, match="labels must have 6 columns"):
-        HotVAEClassifier.from_settings(**TINY).fit(
+        HotVAENetwork.from_settings(**TINY).fit(
             region.features, region.labels, validation=(region.features, region.labels[:, :2])
         )
     with pytest.raises(DataError, match="validation classes must occur in training"):
-        HotVAEClassifier.from_settings(**TINY).fit([[0.0], [1.0]], ["a", "b"], validation=([[0.0]], ["c"]))
+        HotVAENetwork.from_settings(**TINY).fit([[0.0], [1.0]], ["a", "b"], validation=([[0.0]], ["c"]))
 
 
 def test_score__labels_in_another_column_order__are_matched_by_name(fitted, region):
@@ -298,7 +296,7 @@ def test_fit__validation_labels_of_other_names__error_names_them(region):
     labels = pd.DataFrame(region.labels, columns=region.label_names)
     other = labels.rename(columns={region.label_names[0]: "dodo"})
     with pytest.raises(DataError, match=f"got none of '{region.label_names[0]}' and unknown 'dodo'"):
-        HotVAEClassifier.from_settings(**TINY).fit(region.features, labels, validation=(region.features, other))
+        HotVAENetwork.from_settings(**TINY).fit(region.features, labels, validation=(region.features, other))
 
 
 # Graph ----------------------------------------------------------------------------------------------------
@@ -308,7 +306,7 @@ def test_fit__validation_labels_of_other_names__error_names_them(region):
 def test_fit__cooccurrence_graph__masks_the_decoder(region):
     labels = region.labels.copy()
     labels[labels[:, 0] == 1, 1] = 0  # two labels that are never seen together
-    model = HotVAEClassifier.from_settings(**TINY, graph="cooccurrence").fit(region.features, labels)
+    model = HotVAENetwork.from_settings(**TINY, graph="cooccurrence").fit(region.features, labels)
     assert model.graph_ is not None
     assert not model.graph_[0, 1]
     assert model.graph_.diagonal().all()
@@ -318,7 +316,7 @@ def test_fit__cooccurrence_graph__masks_the_decoder(region):
 
 def test_fit__own_graph_of_the_wrong_size__error(region):
     with pytest.raises(DataError, match="graph"):
-        HotVAEClassifier.from_settings(**TINY, graph=np.eye(3, dtype=bool)).fit(region.features, region.labels)
+        HotVAENetwork.from_settings(**TINY, graph=np.eye(3, dtype=bool)).fit(region.features, region.labels)
 
 
 # An encoder of one's own ----------------------------------------------------------------------------------
@@ -342,23 +340,23 @@ class ThreeTokens(torch.nn.Module):
 def test_encoder__a_module_of_ones_own__trains_saves_and_loads(region, tmp_path, as_gaussian):
     module = ThreeTokens(as_gaussian)
     before = module.map.weight.clone()
-    model = HotVAEClassifier.from_settings(**TINY, encoder=module).fit(region.features, region.labels)
+    model = HotVAENetwork.from_settings(**TINY, encoder=module).fit(region.features, region.labels)
     assert torch.equal(module.map.weight, before)
     model.save(tmp_path / "model")
     with pytest.raises(ModelError, match="encoder must be given"):
-        HotVAEClassifier.load(tmp_path / "model")
-    again = HotVAEClassifier.load(tmp_path / "model", encoder=ThreeTokens(as_gaussian))
+        HotVAENetwork.load(tmp_path / "model")
+    again = HotVAENetwork.load(tmp_path / "model", encoder=ThreeTokens(as_gaussian))
     np.testing.assert_array_equal(again.predict_proba(region.features), model.predict_proba(region.features))
 
 
 # Saving ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [HotVAEClassifier, PlainNetClassifier])
+@pytest.mark.parametrize("kind", [HotVAENetwork, PlainNetClassifier])
 @pytest.mark.parametrize("target", ["labels", "classes"])
 @pytest.mark.parametrize("form", ["dense", "frame", "sparse"])
 def test_save__then_load__same_bits_and_same_attributes(region, tmp_path, kind, target, form):
-    settings = TINY if kind is HotVAEClassifier else {"dim": 8, **SMALL}
+    settings = TINY if kind is HotVAENetwork else {"dim": 8, **SMALL}
     X = {
         "dense": region.features,
         "frame": pd.DataFrame(region.features, columns=region.feature_names),
@@ -381,9 +379,9 @@ def test_save__then_load__same_bits_and_same_attributes(region, tmp_path, kind, 
 
 def test_save__with_graph__same_bits(region, tmp_path):
     ring = np.abs(np.subtract.outer(np.arange(6), np.arange(6))) <= 1
-    model = HotVAEClassifier.from_settings(**TINY, graph=ring).fit(region.features, region.labels)
+    model = HotVAENetwork.from_settings(**TINY, graph=ring).fit(region.features, region.labels)
     model.save(tmp_path / "model")
-    again = HotVAEClassifier.load(tmp_path / "model")
+    again = HotVAENetwork.load(tmp_path / "model")
     np.testing.assert_array_equal(again.graph_, model.graph_)
     np.testing.assert_array_equal(again.predict_proba(region.features), model.predict_proba(region.features))
 
@@ -391,36 +389,36 @@ def test_save__with_graph__same_bits(region, tmp_path):
 def test_fit__sparse_graph__is_the_dense_one_in_less_memory(region, tmp_path):
     n_labels = region.labels.shape[1]
     ring = np.abs(np.subtract.outer(np.arange(n_labels), np.arange(n_labels))) <= 1
-    dense = HotVAEClassifier.from_settings(**TINY, graph=ring).fit(region.features, region.labels)
-    lists = HotVAEClassifier.from_settings(**TINY, graph=sparse.csr_array(ring)).fit(region.features, region.labels)
+    dense = HotVAENetwork.from_settings(**TINY, graph=ring).fit(region.features, region.labels)
+    lists = HotVAENetwork.from_settings(**TINY, graph=sparse.csr_array(ring)).fit(region.features, region.labels)
     assert lists.graph_.shape == (n_labels, 3)
     np.testing.assert_allclose(
         lists.predict_proba(region.features), dense.predict_proba(region.features), rtol=0, atol=1e-5
     )
     lists.save(tmp_path / "model")
-    again = HotVAEClassifier.load(tmp_path / "model")
+    again = HotVAENetwork.load(tmp_path / "model")
     np.testing.assert_array_equal(again.graph_, lists.graph_)
     np.testing.assert_array_equal(again.predict_proba(region.features), lists.predict_proba(region.features))
 
 
 def test_save__settings_from_numpy__are_plain_numbers_again(region, tmp_path):
     settings = {**TINY, "dim": np.int64(8), "kl_weight": np.float32(0.5), "encoder_widths": (np.int64(16),)}
-    HotVAEClassifier.from_settings(**settings).fit(region.features, region.labels).save(tmp_path / "model")
-    again = HotVAEClassifier.load(tmp_path / "model")
+    HotVAENetwork.from_settings(**settings).fit(region.features, region.labels).save(tmp_path / "model")
+    again = HotVAENetwork.load(tmp_path / "model")
     assert (again.dim, again.kl_weight, tuple(again.encoder_widths)) == (8, 0.5, (16,))
 
 
 def test_save__of_a_loaded_model__same_folder_again(fitted, tmp_path):
     model, _ = fitted
     model.save(tmp_path / "one")
-    HotVAEClassifier.load(tmp_path / "one").save(tmp_path / "two")
+    HotVAENetwork.load(tmp_path / "one").save(tmp_path / "two")
     for name in ("config.json", "weights.safetensors"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
 def test_load__as_another_kind__error_names_both(fitted, tmp_path):
     fitted[0].save(tmp_path / "model")
-    with pytest.raises(ModelError, match="model must be a PlainNetClassifier; got 'HotVAEClassifier'"):
+    with pytest.raises(ModelError, match="model must be a PlainNetClassifier; got 'HotVAENetwork'"):
         PlainNetClassifier.load(tmp_path / "model")
 
 
@@ -433,8 +431,8 @@ def test_load__config_that_does_not_fit__error_not_a_traceback(fitted, tmp_path,
     config = json.loads(path.read_text())
     del config[broken]
     path.write_text(json.dumps(config))
-    with pytest.raises(ModelError, match="model folder must describe a HotVAEClassifier"):
-        HotVAEClassifier.load(tmp_path / "model")
+    with pytest.raises(ModelError, match="model folder must describe a HotVAENetwork"):
+        HotVAENetwork.load(tmp_path / "model")
 
 
 def test_load_model__unknown_kind__error(fitted, tmp_path):
@@ -456,30 +454,30 @@ def test_score__table_of_labels__is_macro_f1(fitted, region):
 
 def test_state_file__second_fit__resumes_a_finished_run(region, tmp_path):
     settings = {**TINY, "state_file": tmp_path / "run.state"}
-    first = HotVAEClassifier.from_settings(**settings).fit(region.features, region.labels)
-    second = HotVAEClassifier.from_settings(**settings).fit(region.features, region.labels)
+    first = HotVAENetwork.from_settings(**settings).fit(region.features, region.labels)
+    second = HotVAENetwork.from_settings(**settings).fit(region.features, region.labels)
     assert second.history_ == first.history_
     np.testing.assert_array_equal(first.predict_proba(region.features), second.predict_proba(region.features))
 
 
 def test_from_recipe__paper__every_setting_is_one_and_own_ones_win():
-    model = HotVAEClassifier.from_recipe("paper", weight_decay=0.3, dim=32)
-    by_hand = HotVAEClassifier.from_settings(**RECIPES["paper"] | {"weight_decay": 0.3, "dim": 32})
+    model = HotVAENetwork.from_recipe("paper", weight_decay=0.3, dim=32)
+    by_hand = HotVAENetwork.from_settings(**RECIPES["paper"] | {"weight_decay": 0.3, "dim": 32})
     assert model.current_settings() == by_hand.current_settings()
     assert model.current_settings().items() >= {"weight_decay": 0.3, "dim": 32, "optimizer": "adam"}.items()
-    assert HotVAEClassifier.from_recipe("best").current_settings() == HotVAEClassifier().current_settings()
+    assert HotVAENetwork.from_recipe("best").current_settings() == HotVAENetwork().current_settings()
     with pytest.raises(ConfigError, match="recipe must be one of 'best', 'paper'; got 'own'"):
-        HotVAEClassifier.from_recipe("own")
+        HotVAENetwork.from_recipe("own")
 
 
 def test_fit__a_dataset__names_its_features_and_labels(region):
     rows = np.arange(100), np.arange(100, 150)
     train, held = (region.take(index) for index in rows)
-    named = HotVAEClassifier.from_settings(**TINY).fit(train, validation=held)
+    named = HotVAENetwork.from_settings(**TINY).fit(train, validation=held)
     assert list(named.label_names_) == list(region.label_names)
     assert list(named.feature_names_in_) == list(region.feature_names)
     frames = [(pd.DataFrame(part.features, columns=region.feature_names), part.labels) for part in (train, held)]
-    unnamed = HotVAEClassifier.from_settings(**TINY).fit(*frames[0], validation=frames[1])
+    unnamed = HotVAENetwork.from_settings(**TINY).fit(*frames[0], validation=frames[1])
     np.testing.assert_array_equal(named.predict_proba(frames[1][0]), unnamed.predict_proba(frames[1][0]))
     with pytest.raises(ConfigError, match="y must be left out with a Dataset"):
-        HotVAEClassifier.from_settings(**TINY).fit(train, train.labels)
+        HotVAENetwork.from_settings(**TINY).fit(train, train.labels)

@@ -29,7 +29,7 @@ _GIVEN_PATIENCE = 4
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HotVAEClassifier(NetworkClassifier):
+class HotVAENetwork(NetworkClassifier):
     """Multi-label classifier that learns which labels go together, and where.
 
     A feature branch and a label branch share one decoder, in which labels are nodes of a graph and pass messages;
@@ -134,10 +134,10 @@ class HotVAEClassifier(NetworkClassifier):
     Examples
     --------
     >>> import numpy as np
-    >>> from hotvae import HotVAEClassifier, Training
+    >>> from hotvae import HotVAENetwork, Training
     >>> X = np.linspace(-1, 1, 200)[:, None]
     >>> Y = np.column_stack([X[:, 0] > 0, X[:, 0] < 0.5])
-    >>> model = HotVAEClassifier(training=Training(max_epochs=30), encoder_widths=(32,), random_state=0).fit(X, Y)
+    >>> model = HotVAENetwork(training=Training(max_epochs=30), encoder_widths=(32,), random_state=0).fit(X, Y)
     >>> model.predict([[-0.8], [0.8]])
     array([[0, 1],
            [1, 0]])
@@ -176,7 +176,7 @@ class HotVAEClassifier(NetworkClassifier):
     checkpointing: bool = NetConfig.checkpointing
 
     @classmethod
-    def from_recipe(cls, recipe: Literal["best", "paper"], **settings: Any) -> HotVAEClassifier:
+    def from_recipe(cls, recipe: Literal["best", "paper"], **settings: Any) -> HotVAENetwork:
         """Make a classifier by a named recipe.
 
         Parameters
@@ -190,11 +190,11 @@ class HotVAEClassifier(NetworkClassifier):
 
         Returns
         -------
-        HotVAEClassifier
+        HotVAENetwork
 
         Examples
         --------
-        >>> HotVAEClassifier.from_recipe("paper", n_layers=3, max_epochs=200).training.optimizer
+        >>> HotVAENetwork.from_recipe("paper", n_layers=3, max_epochs=200).training.optimizer
         'adam'
         """
         return cls.from_settings(**find_recipe(recipe) | settings)
