@@ -40,7 +40,9 @@ FILE = RESULTS / "presets.json"
 PAGE = DOCS / "encoders.md"
 EARLIER = "Measured with earlier defaults of what the preset leaves open; the command gives other numbers today."
 # What the network did before there was a setting for it.
-BEFORE = {"latent_dim": 0, "weights": "tfidf", "clamp": False, "spatial_units": 0, "spatial_columns": [-2, -1]}
+BEFORE = {"latent_dim": 0, "weights": "tfidf", "clamp": False, "spatial_units": 0, "spatial_columns": [-2, -1]} | {
+    "spatial_degrees": False
+}
 
 
 def train(name, threads, extra):

@@ -331,7 +331,9 @@ def test_transform__value_too_far_out__refused():
 
 
 def test_scaler__misuse__explained():
-    with pytest.raises(ConfigError, match="scaling must be one of 'standard', 'robust', 'quantile', 'none'; got 'z'"):
+    with pytest.raises(
+        ConfigError, match="scaling must be one of 'standard', 'robust', 'quantile', 'auto', 'none'; got 'z'"
+    ):
         FeatureScaler("z").fit(np.eye(2))
     with pytest.raises(ConfigError, match="scaler must be fitted before use"):
         FeatureScaler().transform(np.eye(2))

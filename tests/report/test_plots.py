@@ -9,7 +9,7 @@ from matplotlib.patches import Polygon
 
 from hotvae.errors import ConfigError, DataError
 from hotvae.metrics import reliability_curve
-from hotvae.report.coastline import degree_columns, land_rings
+from hotvae.report.coastline import land_rings
 from hotvae.report.plots import (
     plot_association_gradient,
     plot_association_matrix,
@@ -282,9 +282,3 @@ def test_land_rings__square_around_a_corner__is_cut_at_the_sides():
     """Deep inland the cut is the box itself."""
     (ring,) = land_rings((9.0, 49.0, 10.0, 50.0))
     assert sorted(map(tuple, ring[:-1].tolist())) == [(9, 49), (9, 50), (10, 49), (10, 50)]
-
-
-def test_degree_columns__names_and_numbers__both_count():
-    assert degree_columns(["decimalLatitude", "decimalLongitude"], [[50, 10]]) == (1, 0)
-    assert degree_columns(["lon", "lat"], [[500000, 200000]]) is None
-    assert degree_columns(["x", "y"], [[1, 2]]) is None

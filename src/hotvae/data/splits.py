@@ -15,6 +15,7 @@ from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.utils import check_random_state
 
 from hotvae.data.dataset import Dataset
+from hotvae.data.places import check_degrees
 from hotvae.errors import ConfigError, DataError, listed
 
 Indices = NDArray[np.intp]
@@ -139,6 +140,8 @@ class SpatialBlockKFold(_KFold):
         Side of the blocks, in the units of the coordinates.
     n_blocks : int, optional
         Instead of a size, roughly how many blocks should cover the extent of the coordinates (default 50).
+    degrees : bool
+        As in :func:`spatial_blocks`.
     random_state : int, RandomState or None
         Seed of the assignment of blocks to folds.
 
@@ -158,15 +161,17 @@ class SpatialBlockKFold(_KFold):
         *,
         block_size: float | None = None,
         n_blocks: int | None = None,
+        degrees: bool = False,
         random_state: RandomState = None,
     ) -> None:
         self.n_splits = n_splits
         self.block_size = block_size
         self.n_blocks = n_blocks
+        self.degrees = degrees
         self.random_state = random_state
 
     def _folds(self, y: Any, groups: Any, n_splits: int) -> Indices:
-        blocks = _blocks_of_rows(groups, self.block_size, self.n_blocks)
+        blocks = _blocks_of_rows(groups, self.block_size, self.n_blocks, self.degrees)
         random = check_random_state(self.random_state)
         return _deal_groups(blocks, np.full(n_splits, 1 / n_splits), random, "blocks")
 
@@ -180,7 +185,7 @@ class SpatialBlockShuffleSplit(BaseShuffleSplit):
     ----------
     n_splits, test_size, random_state
         As in :class:`MultilabelStratifiedShuffleSplit`; the share is met as closely as whole blocks allow.
-    block_size, n_blocks
+    block_size, n_blocks, degrees
         As in :class:`SpatialBlockKFold`.
 
     Examples
@@ -201,23 +206,25 @@ class SpatialBlockShuffleSplit(BaseShuffleSplit):
         test_size: float = 0.2,
         block_size: float | None = None,
         n_blocks: int | None = None,
+        degrees: bool = False,
         random_state: RandomState = None,
     ) -> None:
         super().__init__(n_splits=n_splits, test_size=test_size, random_state=random_state)
         self.block_size = block_size
         self.n_blocks = n_blocks
+        self.degrees = degrees
 
     def _iter_indices(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Indices, Indices]]:
         _check_n_splits(self.n_splits, least=1)
         shares = _two_shares(self.test_size)
-        blocks = _blocks_of_rows(groups, self.block_size, self.n_blocks)
+        blocks = _blocks_of_rows(groups, self.block_size, self.n_blocks, self.degrees)
         random = check_random_state(self.random_state)
         for _ in range(self.n_splits):
             yield _two_parts(_deal_groups(blocks, shares, random, "blocks"))
 
 
 def spatial_blocks(
-    coordinates: ArrayLike, block_size: float | None = None, *, n_blocks: int | None = None
+    coordinates: ArrayLike, block_size: float | None = None, *, n_blocks: int | None = None, degrees: bool = False
 ) -> NDArray[np.intp]:
     """Give each row the number of the square block of land it lies in.
 
@@ -230,6 +237,10 @@ def spatial_blocks(
     n_blocks : int, optional
         Instead of a size, roughly how many blocks should cover the extent of the coordinates. Blocks without
         rows are not numbered, so fewer may come back.
+    degrees : bool
+        The coordinates are longitude and latitude on the round Earth: blocks are equally wide on the ground, so the
+        further from the equator the more degrees of longitude, and may lie across the date line. ``block_size``
+        counts degrees of latitude, of 111 km.
 
     Returns
     -------
@@ -241,12 +252,14 @@ def spatial_blocks(
     ConfigError
         If not exactly one of the two is given, or it is not positive.
     DataError
-        If the coordinates have another shape or are not finite.
+        If the coordinates have another shape, are not finite, or cannot be degrees.
 
     Examples
     --------
     >>> spatial_blocks([[0.0, 0.0], [0.9, 0.4], [1.2, 0.4], [5.0, 5.0]], block_size=1.0)
     array([0, 0, 1, 2])
+    >>> spatial_blocks([[179.9, 60.0], [-178.9, 60.0], [-177.9, 60.0]], block_size=1.0, degrees=True)
+    array([0, 0, 1])
     """
     places = np.asarray(coordinates, dtype=np.float64)
     if places.ndim != 2 or places.shape[1] != 2 or not len(places):
@@ -258,16 +271,26 @@ def spatial_blocks(
         raise ConfigError(
             f"exactly one of block_size and n_blocks must be given; got block_size={block_size}, n_blocks={n_blocks}."
         )
+    if degrees:
+        check_degrees(places)
+        places = np.column_stack([_unrolled(places[:, 0]), places[:, 1]])
     corner = places.min(axis=0)
     if n_blocks is not None:
         if n_blocks < 1:
             raise ConfigError(f"n_blocks must be at least 1; got {n_blocks}.")
         extent = places.max(axis=0) - corner
+        if degrees:
+            extent[0] *= _mean_cosine(corner[1], corner[1] + extent[1])
         # On a thin strip the area is misleading: no more blocks than fit along its length.
         block_size = max(float(np.sqrt(extent.prod() / n_blocks)), float(extent.max()) / n_blocks) or 1.0
     if block_size is None or not 0 < block_size < np.inf:
         raise ConfigError(f"block_size must be larger than 0; got {block_size}.")
     cells = np.floor((places - corner) / block_size)
+    if degrees:
+        # Within a band of latitude, all degrees of longitude count as much as they do on average.
+        south = corner[1] + block_size * cells[:, 1]
+        shrunk = (places[:, 0] - corner[0]) * _mean_cosine(south, np.minimum(south + block_size, 90.0))
+        cells[:, 0] = np.floor(shrunk / block_size)
     return np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1).astype(np.intp)
 
 
@@ -293,6 +316,7 @@ def split_dataset(
     fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
     random_state: RandomState = 0,
     block_size: float | None = None,
+    degrees: bool = False,
 ) -> Split:
     """Split a data set into rows for training, validation and test.
 
@@ -309,6 +333,8 @@ def split_dataset(
         Seed.
     block_size : float, optional
         Side of the blocks in the units of the coordinates; without it about 50 blocks cover the region.
+    degrees : bool
+        Whether the coordinates are longitude and latitude, as in :func:`spatial_blocks`.
 
     Returns
     -------
@@ -352,7 +378,8 @@ def split_dataset(
                 "a split by blocks must have coordinates; got a table without. "
                 "Name two columns: --coordinates X,Y (coordinates)."
             )
-        parts = _deal_groups(_blocks_of_rows(dataset.coordinates, block_size, None), shares, random, "blocks")
+        blocks = _blocks_of_rows(dataset.coordinates, block_size, None, degrees)
+        parts = _deal_groups(blocks, shares, random, "blocks")
     else:
         raise ConfigError(f"kind must be 'random', 'stratified', 'group' or 'block'; got {kind!r}.")
     train, validation, test = (np.flatnonzero(parts == part) for part in range(3))
@@ -480,12 +507,28 @@ def _presences(y: Any) -> sparse.csr_array:
     return sparse.csr_array(sparse.hstack([positive, missing], format="csr")) if gaps.any() else positive
 
 
-def _blocks_of_rows(coordinates: Any, block_size: float | None, n_blocks: int | None) -> Indices:
+def _unrolled(longitudes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Longitudes counted eastwards from where the widest stretch without sites ends: no date line cuts the sites."""
+    around = np.unique(longitudes % 360)
+    gaps = np.diff(around, append=around[0] + 360)
+    first = around[(np.argmax(gaps) + 1) % len(around)]
+    eastwards: NDArray[np.float64] = (longitudes % 360 - first) % 360
+    return eastwards
+
+
+def _mean_cosine(south: Any, north: Any) -> Any:
+    """Mean length of a degree of longitude between two latitudes, counted in degrees of latitude."""
+    half = np.radians(north - south) / 2
+    # The mean of a cosine over an interval is that of its middle times sin(h) / h; numpy's sinc divides by pi h.
+    return np.cos(np.radians(north + south) / 2) * np.sinc(half / np.pi)
+
+
+def _blocks_of_rows(coordinates: Any, block_size: float | None, n_blocks: int | None, degrees: bool = False) -> Indices:
     if coordinates is None:
         raise DataError("groups must hold the coordinates, shape (n_samples, 2); got None.")
     if block_size is None and n_blocks is None:
         n_blocks = _DEFAULT_BLOCKS
-    return spatial_blocks(coordinates, block_size, n_blocks=n_blocks)
+    return spatial_blocks(coordinates, block_size, n_blocks=n_blocks, degrees=degrees)
 
 
 def _two_shares(test_size: Any) -> NDArray[np.float64]:

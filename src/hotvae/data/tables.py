@@ -527,6 +527,43 @@ def _parsed(cell: str) -> float:
         return np.nan
 
 
+def check_text_cells(name: str, column: "pd.Series[Any]") -> None:
+    """Refuse a text column most of whose cells are numbers or dates.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column, for messages.
+    column : Series
+        Its cells.
+
+    Raises
+    ------
+    DataError
+        Naming what stands in the way.
+    """
+    codes, levels = text_levels(column)
+    counts = np.bincount(codes[codes >= 0], minlength=len(levels))
+    half = counts.sum() / 2
+    is_comma = np.array([_DECIMAL_COMMA.fullmatch(level.strip()) is not None for level in levels], dtype=bool)
+    is_number = ~np.isnan([_parsed(level) for level in levels])
+    if counts[is_number | is_comma].sum() > half:
+        wrong = np.flatnonzero(~is_number)
+        cells = f"text {listed(levels[i] for i in wrong)}" if wrong.size else "numbers stored as text"
+        where = f" (rows {listed(np.flatnonzero(np.isin(codes, wrong)))})" if wrong.size else ""
+        hint = " Decimal commas? Pass --decimal , (decimal=',')." if is_comma.any() else ""
+        raise DataError(
+            f"column {name!r} must hold numbers throughout; got {cells}{where}.{hint} "
+            "Correct these cells, leave them empty for missing, or drop the column."
+        )
+    is_date = np.array([_DATE.fullmatch(level.strip()) is not None for level in levels], dtype=bool)
+    if counts[is_date].sum() > half:
+        raise DataError(
+            f"column {name!r} must hold numbers or categories; got dates such as {levels[0]!r}. "
+            "Turn them into numbers (year, day of the year), or drop the column."
+        )
+
+
 def _check_text(features: pd.DataFrame) -> None:
     """Refuse text columns that hold numbers, dates or identifiers; declared categories pass."""
     for label, kind in zip(features.columns, feature_kinds(features), strict=True):
@@ -534,26 +571,8 @@ def _check_text(features: pd.DataFrame) -> None:
         if kind == "numeric" or isinstance(column.dtype, pd.CategoricalDtype):
             continue
         name = str(label)
-        codes, levels = text_levels(column)
-        counts = np.bincount(codes[codes >= 0], minlength=len(levels))
-        half = counts.sum() / 2
-        is_comma = np.array([_DECIMAL_COMMA.fullmatch(level.strip()) is not None for level in levels], dtype=bool)
-        is_number = ~np.isnan([_parsed(level) for level in levels])
-        if counts[is_number | is_comma].sum() > half:
-            wrong = np.flatnonzero(~is_number)
-            cells = f"text {listed(levels[i] for i in wrong)}" if wrong.size else "numbers stored as text"
-            where = f" (rows {listed(np.flatnonzero(np.isin(codes, wrong)))})" if wrong.size else ""
-            hint = " Decimal commas? Pass --decimal , (decimal=',')." if is_comma.any() else ""
-            raise DataError(
-                f"column {name!r} must hold numbers throughout; got {cells}{where}.{hint} "
-                "Correct these cells, leave them empty for missing, or drop the column."
-            )
-        is_date = np.array([_DATE.fullmatch(level.strip()) is not None for level in levels], dtype=bool)
-        if counts[is_date].sum() > half:
-            raise DataError(
-                f"column {name!r} must hold numbers or categories; got dates such as {levels[0]!r}. "
-                "Turn them into numbers (year, day of the year), or drop the column."
-            )
+        check_text_cells(name, column)
+        _, levels = text_levels(column)
         if len(levels) > 50 and len(levels) > len(column) / 2:
             raise DataError(
                 f"column {name!r} must be a feature; got {len(levels)} distinct texts in {len(column)} rows "

@@ -21,13 +21,17 @@ from hotvae.data.dataset import (
     numeric_matrix,
     text_levels,
 )
+from hotvae.data.places import check_degrees
 from hotvae.data.tables import align_columns, check_kinds
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
 from hotvae.features.landmarks import Landmarks
 from hotvae.features.spatial import SpatialUnits
 from hotvae.features.transformer import RowTransformer
 
-Scaling = Literal["standard", "robust", "quantile", "none"]
+Scaling = Literal["standard", "robust", "quantile", "auto", "none"]
+
+# Methods that keep a table of quantiles for each column.
+_WITH_KNOTS: tuple[Scaling, ...] = ("quantile", "auto")
 
 # Quartiles of a normal column lie this far apart, counted in its deviation: robust and standard then agree on it.
 _QUARTILE_GAP = 1.349
@@ -37,6 +41,12 @@ _CLIP = 3.0
 
 # A column's quantile table has at most this many knots: finer steps are noise, and each one is stored.
 _MOST_KNOTS = 257
+
+# Automatic scaling: with fewer distinct values than this, normal scores say nothing that the values do not ...
+_FEW_VALUES = 8
+# ... and a column is taken as normal if its values and their normal scores lie on a line this straight (correlation;
+# a uniform column has .977, a thousand draws from a normal one about .999).
+_STRAIGHT = 0.99
 
 
 class FeatureScaler(RowTransformer):
@@ -53,7 +63,7 @@ class FeatureScaler(RowTransformer):
 
     Parameters
     ----------
-    scaling : {"standard", "robust", "quantile", "none"}
+    scaling : {"standard", "robust", "quantile", "auto", "none"}
         How numbers are scaled; they are imputed in any case.
 
         * ``"standard"``: centred on the mean, divided by the standard deviation.
@@ -61,6 +71,8 @@ class FeatureScaler(RowTransformer):
           coincide), then drawn in softly, :math:`x / \sqrt{1 + (x / 3)^2}`, so that no outlier passes 3.
         * ``"quantile"``: replaced by the normal score of its rank among the training values, with straight lines
           between 257 knots; beyond the training values the score stays that of the nearest one.
+        * ``"auto"``: each column by its shape. Columns of 0 and 1 are left as they are; columns with fewer than 8
+          distinct values, or about normal ones, are ``"standard"``; all others ``"quantile"``.
         * ``"none"``: left as they are.
 
         For sparse arrays all but ``"none"`` divide by the largest absolute value above 1.
@@ -73,6 +85,8 @@ class FeatureScaler(RowTransformer):
     spatial_columns : pair of str or int
         The two columns that say where a row is: names, or positions, counted from the end when negative. By default the
         last two, where coordinates stand that were made features.
+    spatial_degrees : bool
+        The two columns are longitude and latitude in degrees, in this order: nearness is that on the round Earth.
     landmarks : int
         Resemblance to so many training rows, :class:`~hotvae.features.landmarks.Landmarks`, as further columns. Dense
         tables only.
@@ -104,12 +118,14 @@ class FeatureScaler(RowTransformer):
         clamp: bool = False,
         spatial_units: int = 0,
         spatial_columns: Sequence[str | int] = (-2, -1),
+        spatial_degrees: bool = False,
         landmarks: int = 0,
     ) -> None:
         self.scaling: Scaling = scaling
         self.clamp = clamp
         self.spatial_units = spatial_units
         self.spatial_columns = spatial_columns
+        self.spatial_degrees = spatial_degrees
         self.landmarks = landmarks
         self.kinds: tuple[FeatureKind, ...] = ()
         self.is_sparse = False
@@ -118,7 +134,7 @@ class FeatureScaler(RowTransformer):
         self._center: NDArray[np.float64] = np.empty(0)
         self._scale: NDArray[np.float64] = np.empty(0)
         self._had_missing: NDArray[np.bool_] = np.empty(0, dtype=bool)
-        # For the quantile method: values and their normal scores.
+        # For quantiles: values and their normal scores; none for a column that automatic scaling treats otherwise.
         self._knots: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
         # One entry per categorical column, in order; None = the level "missing".
         self._levels: list[list[str | None]] = []
@@ -185,7 +201,9 @@ class FeatureScaler(RowTransformer):
             if self.spatial_units:
                 sites = values[:, self._where]
                 known = np.where(np.isnan(sites), self._median[self._where], sites)
-                self._places = SpatialUnits(self.spatial_units).fit(known)
+                if self.spatial_degrees:
+                    check_degrees(known)
+                self._places = SpatialUnits(self.spatial_units, degrees=self.spatial_degrees).fit(known)
             if isinstance(table, pd.DataFrame):
                 self._levels = [_sorted_levels(table[name]) for name in self._names("categorical")]
             if self.landmarks:
@@ -208,6 +226,7 @@ class FeatureScaler(RowTransformer):
         """Find a parameter that is not allowed before any data are read."""
         require_choice("scaling", self.scaling, get_args(Scaling))
         require_flag("clamp", self.clamp)
+        require_flag("spatial_degrees", self.spatial_degrees)
         require_count("spatial_units", self.spatial_units, least=0)
         require_count("landmarks", self.landmarks, least=0)
         if not isinstance(self.spatial_columns, tuple | list) or len(self.spatial_columns) != 2:
@@ -260,6 +279,7 @@ class FeatureScaler(RowTransformer):
         return {
             "scaling": self.scaling,
             "spatial_columns": list(self.spatial_columns),
+            "spatial_degrees": self.spatial_degrees,
             "feature_names": list(self.feature_names_in),
             "kinds": list(self.kinds),
             "is_sparse": self.is_sparse,
@@ -278,7 +298,11 @@ class FeatureScaler(RowTransformer):
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         """Rebuild a scaler that transforms to the same bits as the original."""
         try:
-            scaler = cls(state["scaling"], spatial_columns=tuple(state["spatial_columns"]))
+            scaler = cls(
+                state["scaling"],
+                spatial_columns=tuple(state["spatial_columns"]),
+                spatial_degrees=state.get("spatial_degrees", False),  # models of before knew none
+            )
             scaler.check_parameters()
             scaler.feature_names_in = tuple(state["feature_names"])
             scaler.kinds = tuple(state["kinds"])
@@ -310,7 +334,7 @@ class FeatureScaler(RowTransformer):
             len(scaler.kinds) != len(scaler.feature_names_in)
             or any(part.shape != (n_numeric,) for part in sizes)
             or len(scaler._levels) != scaler.kinds.count("categorical")
-            or len(scaler._knots) != (n_numeric if scaler.scaling == "quantile" and not scaler.is_sparse else 0)
+            or len(scaler._knots) != (n_numeric if scaler.scaling in _WITH_KNOTS and not scaler.is_sparse else 0)
             or any(values.shape != scores.shape or values.ndim != 1 for values, scores in scaler._knots)
             or (scaler._range is not None and scaler._range.shape != (2, n_numeric))
             or len(scaler._where) not in (0, 2)
@@ -373,11 +397,12 @@ class FeatureScaler(RowTransformer):
             known = column[~gaps]
             self._median[j] = np.median(known)
             column[gaps] = self._median[j]
-            if self.scaling == "quantile":
-                self._knots.append(_knots_of(known))
-            elif self.scaling != "none":
+            method = _method_for(known) if self.scaling == "auto" else self.scaling
+            if self.scaling in _WITH_KNOTS:
+                self._knots.append(_knots_of(known) if method == "quantile" else (np.empty(0), np.empty(0)))
+            if method in ("standard", "robust"):
                 with np.errstate(over="ignore", invalid="ignore"):
-                    if self.scaling == "standard":
+                    if method == "standard":
                         self._center[j], spread = column.mean(), column.std()
                     else:
                         self._center[j], spread = self._median[j], _robust_spread(known)
@@ -393,10 +418,10 @@ class FeatureScaler(RowTransformer):
                     self._center[j] = column[0]
 
     def _scaled_numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self.scaling == "quantile":
-            scores = [np.interp(values[:, j], *knots) for j, knots in enumerate(self._knots)]
-            return np.column_stack(scores) if scores else values
         scaled: NDArray[np.float64] = (values - self._center) / self._scale
+        for j, knots in enumerate(self._knots):
+            if len(knots[0]):
+                scaled[:, j] = np.interp(values[:, j], *knots)
         if self.scaling == "robust":
             scaled = np.clip(scaled, -1e100, 1e100)  # infinity over infinity would be no number
             scaled = scaled / np.hypot(1, scaled / _CLIP)
@@ -460,6 +485,18 @@ def _robust_spread(known: NDArray[np.float64]) -> float:
     low, high = np.quantile(known, (0.25, 0.75))
     gap = (high - low) / _QUARTILE_GAP
     return float(gap if gap > 0 else (known.max() - known.min()) / 2)
+
+
+def _method_for(known: NDArray[np.float64]) -> Scaling:
+    """Choose how a column is scaled by the shape of its known values."""
+    if ((known == 0) | (known == 1)).all():
+        return "none"
+    if len(np.unique(known)) < _FEW_VALUES:
+        return "standard"
+    scores = ndtri((np.arange(len(known)) + 0.5) / len(known))
+    with np.errstate(over="ignore", invalid="ignore"):  # values too large to square are no normal column
+        straight = np.corrcoef(np.sort(known), scores)[0, 1] >= _STRAIGHT
+    return "standard" if straight else "quantile"
 
 
 def _knots_of(known: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

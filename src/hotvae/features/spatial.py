@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from hotvae.data.places import on_sphere, to_degrees
 from hotvae.errors import ModelError
 
 # Bumps of this width, counted in distances between neighbouring places, overlap enough to draw a smooth map and little
@@ -51,19 +52,23 @@ class SpatialUnits:
     :math:`\sigma_k` the deviation of the bump among training sites, so that a unit weighs as much as any scaled column.
     Far from every training site all units are 0, and what the other features say is left.
 
-    Distances are Euclidean in the unit of the coordinates, so both must have the same one.
+    Distances are Euclidean in the unit of the coordinates, so both must have the same one; those of degrees are taken
+    through the Earth, in kilometres.
 
     Parameters
     ----------
     n_units : int
         Number of places; sites at fewer than that have one for each.
+    degrees : bool
+        Sites are longitude and latitude: the east of the date line is beside its west, and a degree of longitude is
+        shorter the nearer the pole.
 
     Attributes
     ----------
     centres : ndarray of shape (n_units, 2)
         The places.
     width : float
-        Width of the bumps.
+        Width of the bumps; in kilometres for degrees.
     scale : ndarray of shape (n_units,)
         Deviation of each bump among training sites.
 
@@ -78,8 +83,9 @@ class SpatialUnits:
            [0. , 0. ]])
     """
 
-    def __init__(self, n_units: int) -> None:
+    def __init__(self, n_units: int, *, degrees: bool = False) -> None:
         self.n_units = n_units
+        self.degrees = degrees
         self.centres: NDArray[np.float64] = np.empty((0, 2))
         self.width = 1.0
         self.scale: NDArray[np.float64] = np.empty(0)
@@ -87,13 +93,16 @@ class SpatialUnits:
     def fit(self, sites: NDArray[np.float64]) -> SpatialUnits:
         """Spread the places over training sites, of shape (n_samples, 2) without missing values; return itself."""
         n_places = min(self.n_units, len(np.unique(sites, axis=0)))
-        middle = sites.mean(axis=0)  # clusters of large numbers that differ little would be rounded away
+        points = self._points(sites)
+        middle = points.mean(axis=0)  # clusters of large numbers that differ little would be rounded away
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            found = KMeans(n_places, n_init=1, random_state=0).fit(sites - middle).cluster_centers_
+            found = KMeans(n_places, n_init=1, random_state=0).fit(points - middle).cluster_centers_
+        if self.degrees:
+            found, middle = to_degrees(found + middle), np.zeros(2)  # a cluster's mean is below the ground
         # In the order of the map, not of a random start.
         self.centres = (found[np.lexsort(found.T[::-1])] + middle).astype(np.float64)
-        apart = cdist(self.centres, self.centres)
+        apart = cdist(self._points(self.centres), self._points(self.centres))
         np.fill_diagonal(apart, np.inf)
         spacing = float(np.median(apart.min(axis=1)))
         # A single place, or places that rounding cannot tell apart, have no spacing: any width does.
@@ -105,8 +114,13 @@ class SpatialUnits:
 
     def transform(self, sites: NDArray[np.float64]) -> NDArray[np.float64]:
         """Nearness of sites to the places, at least 0, of shape (n_samples, n_units)."""
-        nearness: NDArray[np.float64] = bumps(cdist(sites, self.centres), self.width) / self.scale
+        distances = cdist(self._points(sites), self._points(self.centres))
+        nearness: NDArray[np.float64] = bumps(distances, self.width) / self.scale
         return nearness
+
+    def _points(self, sites: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Where distances are taken: on the map, or in space."""
+        return on_sphere(sites) if self.degrees else sites
 
     def names(self) -> tuple[str, ...]:
         """Names of the units."""
@@ -114,7 +128,12 @@ class SpatialUnits:
 
     def state(self) -> dict[str, Any]:
         """Return what was learned, ready for JSON."""
-        return {"centres": self.centres.tolist(), "width": self.width, "scale": self.scale.tolist()}
+        return {
+            "degrees": self.degrees,
+            "centres": self.centres.tolist(),
+            "width": self.width,
+            "scale": self.scale.tolist(),
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> SpatialUnits:
@@ -128,6 +147,7 @@ class SpatialUnits:
         try:
             centres, scale = (np.array(state[name], dtype=np.float64) for name in ("centres", "scale"))
             width = float(state["width"])
+            degrees = bool(state.get("degrees", False))  # models of before knew none
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"spatial units must be complete; got {error!r}. Save the model anew.") from error
         if centres.ndim != 2 or centres.shape[1] != 2 or scale.shape != centres.shape[:1] or not width > 0:
@@ -135,6 +155,6 @@ class SpatialUnits:
                 f"spatial units must have two coordinates and a scale for each place, and a width above 0; got shapes "
                 f"{centres.shape} and {scale.shape}, and width {width}. Save the model anew."
             )
-        units = cls(len(centres))
+        units = cls(len(centres), degrees=degrees)
         units.centres, units.width, units.scale = centres, width, scale
         return units

@@ -3,13 +3,13 @@
 ``docs/make_coastline.py`` makes the file from its source.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
 import numpy as np
 import numpy.typing as npt
 
+from hotvae.data.places import degree_columns as degree_columns  # jobs/page_content.py takes it from here
 from hotvae.errors import ConfigError
 
 FloatArray = npt.NDArray[np.float64]
@@ -53,33 +53,6 @@ def land_rings(bounds: Bounds | None = None, *, tolerance: float = 0.0) -> list[
     if tolerance > 0:
         rings = [_thinned(ring, tolerance) for ring in rings]
     return [ring for ring in rings if len(ring) >= 4]
-
-
-def degree_columns(names: Sequence[str], coordinates: npt.ArrayLike) -> tuple[int, int] | None:
-    """Find out whether coordinates are degrees, and which column is the longitude.
-
-    Parameters
-    ----------
-    names : sequence of two str
-        Names of the columns: one has to begin like longitude, the other like latitude. Numbers alone do not tell
-        degrees from kilometres.
-    coordinates : array-like of shape (n_samples, 2)
-        Their values, which have to be possible degrees.
-
-    Returns
-    -------
-    (int, int) or None
-        Columns of longitude and latitude, or None for another system.
-    """
-    words = [str(name).lower().strip("_ ") for name in names]
-    is_longitude = [word.startswith(("lon", "lng")) or word.endswith(("longitude", "_lon", "_lng")) for word in words]
-    is_latitude = [word.startswith("lat") or word.endswith(("latitude", "_lat")) for word in words]
-    if sum(is_longitude) != 1 or sum(is_latitude) != 1:
-        return None
-    places = np.asarray(coordinates, dtype=np.float64)
-    columns = (is_longitude.index(True), is_latitude.index(True))
-    fits = np.abs(places[:, columns[0]]).max() <= 180 and np.abs(places[:, columns[1]]).max() <= 90
-    return columns if fits and columns[0] != columns[1] else None
 
 
 @cache

@@ -19,10 +19,11 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Polygon, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from hotvae.data.places import degree_columns
 from hotvae.errors import DataError, listed
 from hotvae.explain.interactions import pair_table
 from hotvae.metrics.multilabel import METRICS, ReliabilityCurve
-from hotvae.report.coastline import degree_columns, land_rings
+from hotvae.report.coastline import land_rings
 from hotvae.report.layout import network_layout
 from hotvae.training.loop import History
 
