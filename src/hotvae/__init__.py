@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hotvae.data.synthetic import virtual_region
     from hotvae.data.tables import read_table
     from hotvae.errors import HotVAEError
+    from hotvae.estimators.hotvae import HotVAEClassifier
     from hotvae.estimators.hotvae_network import HotVAENetwork
     from hotvae.estimators.registry import load_model
     from hotvae.estimators.threshold_tuner import ThresholdTuner
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Dataset": "hotvae.data.dataset",
+    "HotVAEClassifier": "hotvae.estimators.hotvae",
     "HotVAENetwork": "hotvae.estimators.hotvae_network",
     "HotVAEError": "hotvae.errors",
     "PlainNetClassifier": "hotvae.baselines.plain",
@@ -46,6 +48,7 @@ _HOMES = {
 
 __all__ = [
     "Dataset",
+    "HotVAEClassifier",
     "HotVAEError",
     "HotVAENetwork",
     "PlainNetClassifier",

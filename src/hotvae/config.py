@@ -212,7 +212,8 @@ def picked(names: Iterable[str], parameters: Mapping[str, Any]) -> dict[str, Any
 # --- recipes ---------------------------------------------------------------------------------------------
 
 RECIPES: dict[str, dict[str, Any]] = {
-    "best": {},
+    "auto": {},
+    "network": {},
     "paper": {
         "conditional": False,
         "direct_path": False,

@@ -24,7 +24,7 @@ def train(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Instead of a table: a named data set (hotvae data list), with its preset."),
+        typer.Option(metavar="NAME", help="Instead of a table: a named data set (hotvae data list)."),
     ] = None,
     fold: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Which published split of the named set (0).")
@@ -39,11 +39,8 @@ def train(
     ] = None,
     id_column: Annotated[str | None, typer.Option(metavar="NAME", help="Column of row ids; no feature.")] = None,
     coordinates: Annotated[
-        str | None, typer.Option(metavar="X,Y", help="The two coordinate columns; no features.")
-    ] = None,
-    coordinates_as_features: Annotated[
-        bool | None,
-        typer.Option("--coordinates-as-features/--no-coordinates-as-features", help="Let them be features, too."),
+        str | None,
+        typer.Option(metavar="X,Y", help="The two columns that say where a row is; features as well."),
     ] = None,
     groups: Annotated[
         str | None, typer.Option(metavar="NAME", help="Column of rows that belong together; no feature.")
@@ -57,16 +54,18 @@ def train(
     ] = None,
     validation: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Table of rows that choose the epoch and the thresholds."),
+        typer.Option(metavar="FILE", help="Table of rows that choose the thresholds, and the epoch of a network."),
     ] = None,
     validation_fraction: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="Instead, hold out this share of the rows (default 0.2)."),
+        typer.Option(metavar="SHARE", help="Of a network or rival: hold out this share of the rows (0.2)."),
     ] = None,
     split: Annotated[
         str | None,
         typer.Option(
-            metavar="KIND", help="How: random, stratified (default), group (--groups), block (--coordinates)."
+            metavar="KIND",
+            help="What is held out together: auto (default: group, else block, else rows), random, stratified, "
+            "group (--groups), block (--coordinates).",
         ),
     ] = None,
     block_size: Annotated[
@@ -92,14 +91,24 @@ def train(
         str | None, typer.Option(metavar="KIND", help="hotvae (default), plain, ... (hotvae models lists them).")
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of hotvae: best (default), or paper, as the paper trains it.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of hotvae: auto (default) finds its own; network, with settings of your own; paper, as printed.",
+        ),
+    ] = None,
+    effort: Annotated[
+        str | None,
+        typer.Option(metavar="HOW", help="How hard to try: quick, normal (default), thorough, or seconds of a core."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="The same seed gives the same model (0).")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(metavar="N", help="Most passes over the rows.")] = None,
-    dim: Annotated[int | None, typer.Option(metavar="N", help="Width of label embeddings.")] = None,
-    layers: Annotated[int | None, typer.Option(metavar="N", help="Rounds of messages between labels.")] = None,
+    epochs: Annotated[int | None, typer.Option(metavar="N", help="Of a network: most passes over the rows.")] = None,
+    dim: Annotated[int | None, typer.Option(metavar="N", help="Of a network: width of label embeddings.")] = None,
+    layers: Annotated[
+        int | None, typer.Option(metavar="N", help="Of a network: rounds of messages between labels.")
+    ] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other setting of the model, such as max_epochs; repeat."),
@@ -135,13 +144,10 @@ def train(
     options |= {name: _separated(options[name]) for name in ("labels", "drop") if name in options}
     if options.pop("as_json", None) is not None:
         options["json"] = as_json
-    settings, preset = join_settings(table, options, assignments or [], config)
+    settings = join_settings(table, options, assignments or [], config)
 
     from hotvae.jobs import train as job
 
-    words = ", ".join(f"{name}={value}" for name, value in preset.items())
-    if words and not settings.quiet and not settings.json:
-        print(f"preset of {settings.data}: {words}", file=sys.stderr)
     state = job.state_file(settings.out or "")
     if settings.out and settings.resume and state.exists():
         print(f"{state} is left of an interrupted run: going on (--no-resume starts afresh)", file=sys.stderr)
@@ -167,7 +173,7 @@ def _separated(patterns: Sequence[str]) -> list[str]:
 
 
 def _summary(run: "TrainRun", settings: TrainSettings, table: Path | None) -> dict[str, Any]:
-    history = getattr(run.model, "history_", None)
+    history, recipe = getattr(run.model, "history_", None), getattr(run.model, "recipe_", None)
     return {
         "model": settings.out,
         "kind": type(run.model).__name__,
@@ -178,6 +184,7 @@ def _summary(run: "TrainRun", settings: TrainSettings, table: Path | None) -> di
         "n_features": run.model.n_features_in_,
         "n_labels": run.model.n_labels_,
         "dropped_labels": run.dropped_labels,
+        "recipe": None if recipe is None else recipe.lines(),
         "best_epoch": None if history is None else history.best_epoch,
         "n_epochs": None if history is None else len(history.records),
         "stopped": None if history is None else history.stopped,
@@ -202,10 +209,13 @@ def _peak_memory() -> float | None:
 
 def _print_training(summary: Mapping[str, Any], title: str, table: Path | None) -> None:
     print(f"trained {title} on {summary['table']} in {summary['seconds']:.1f} s")
-    print(f"rows        {summary['n_train']} + {summary['n_validation']} for validation ({summary['split']})")
+    beside = f" + {summary['n_validation']} for validation" if summary["n_validation"] else ""
+    print(f"rows        {summary['n_train']}{beside} ({summary['split']})")
     print(f"features    {summary['n_features']}")
     without = f" (left out: {listed(summary['dropped_labels'])})" if summary["dropped_labels"] else ""
     print(f"labels      {summary['n_labels']}{without}")
+    if summary["recipe"]:
+        print(f"recipe      {summary['recipe'][-1]}")  # all of it: hotvae info
     if summary["best_epoch"] is not None:
         print(f"best epoch  {best_epoch(summary, summary['direct_epochs'])}")
     if summary["peak_memory_gb"] is not None:
@@ -214,7 +224,8 @@ def _print_training(summary: Mapping[str, Any], title: str, table: Path | None) 
         print("on the test rows, at the thresholds that the validation rows chose:")
         print_measures(summary["test"])
     elif summary["validation"] is not None:
-        print("on the validation rows, which also chose the thresholds:")
+        rows = "rows held out" if summary["recipe"] else "the validation rows"
+        print(f"on {rows}, which also chose the thresholds:")
         print_measures(summary["validation"])
     print(f"saved       {summary['model']}")
     if table is None:

@@ -36,10 +36,11 @@ from hotvae.data.splits import MultilabelStratifiedShuffleSplit
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
 from hotvae.estimators.thresholds import tune_thresholds
 from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
+from hotvae.features.columns import ColumnPlan
 from hotvae.features.rows import take
 from hotvae.metrics import macro_f1
 
-STORABLE: dict[str, Any] = {kind.__name__: kind for kind in TRANSFORMERS.values()}
+STORABLE: dict[str, Any] = {kind.__name__: kind for kind in (*TRANSFORMERS.values(), ColumnPlan)}
 """Transformers that a model file can hold, by the names of their classes."""
 
 # What stands in a model file for a parameter that is a module of the user's own.
@@ -65,6 +66,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     citation: ClassVar[str] = "none"
     accepts_missing_labels: ClassVar[bool] = True
     accepts_sparse: ClassVar[bool] = True
+    holds_out_itself: ClassVar[bool] = False
+    """Whether all rows are learned from, each being held out in its turn, so that none need be set aside."""
     conditional: bool = False
     """Whether known labels can be given for a prediction of the others."""
 
@@ -132,10 +135,14 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         rows = Rows(self._scaled(take(features, train)), labels[train])
         held_rows = None if held_out is None else Rows(self._scaled(held_out.features), held_out.labels)
         self._learn(rows, held_rows, seed)
-        self.thresholds_: dict[str, float] = {}
-        if held_rows is not None:
-            self.thresholds_ = tune_thresholds(held_rows.observed(), self._probs(self._ready(held_rows.features)))
+        self.thresholds_: dict[str, float] = self._tune_thresholds(rows, held_rows)
         return self
+
+    def _tune_thresholds(self, train: Rows, held: Rows | None) -> dict[str, float]:
+        """Return the cut-offs that are best on rows held out; none where there are no such rows."""
+        if held is None:
+            return {}
+        return tune_thresholds(held.observed(), self._probs(self._ready(held.features)))
 
     def _scaled(self, features: Any) -> Any:
         return self.features_.transform(features, dtype=self._dtype())
@@ -171,7 +178,9 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     # Checking ---------------------------------------------------------------------------------------------
 
     def _check_features(self, X: Any, reset: bool) -> Any:
-        """Return features as a float array, CSR, or a frame when it has columns that are not numbers."""
+        """Return features as a float array, CSR, a frame when it has columns that are not numbers, or one of str."""
+        if self.features_.is_column:
+            return self._check_column(X, reset)
         if isinstance(X, pd.DataFrame) and not all(pd.api.types.is_numeric_dtype(kind) for kind in X.dtypes):
             # validate_data would turn the frame into an array of objects; the names and the width still count.
             validate_data(self, X, skip_check_array=True, reset=reset)
@@ -184,6 +193,21 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             ensure_all_finite=False,  # the scaler refuses infinity and names column and rows
             reset=reset,
         )
+
+    def _check_column(self, X: Any, reset: bool) -> NDArray[Any]:
+        """Return one column of str: texts or molecules."""
+        column = self.features_.read_column(X)
+        names = [str(name) for name in X.columns] if isinstance(X, pd.DataFrame) else None
+        if reset:
+            self.n_features_in_ = 1
+            self.__dict__.pop("feature_names_in_", None)
+            if names is not None:
+                self.feature_names_in_ = np.array(names, dtype=object)
+        elif names is not None and self._names_or_none() not in (None, tuple(names)):
+            raise DataError(
+                f"column must be {self.feature_names_in_[0]!r}, as in training; got {names[0]!r}. Pass the same column."
+            )
+        return column
 
     def _names_or_none(self) -> tuple[str, ...] | None:
         names = getattr(self, "feature_names_in_", None)

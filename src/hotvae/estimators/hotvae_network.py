@@ -176,13 +176,13 @@ class HotVAENetwork(NetworkClassifier):
     checkpointing: bool = NetConfig.checkpointing
 
     @classmethod
-    def from_recipe(cls, recipe: Literal["best", "paper"], **settings: Any) -> HotVAENetwork:
+    def from_recipe(cls, recipe: Literal["network", "paper"], **settings: Any) -> HotVAENetwork:
         """Make a classifier by a named recipe.
 
         Parameters
         ----------
-        recipe : {"best", "paper"}
-            ``"best"`` has the defaults; ``"paper"`` what the paper trains with, as far as it says so
+        recipe : {"network", "paper"}
+            ``"network"`` has the defaults; ``"paper"`` what the paper trains with, as far as it says so
             (:data:`~hotvae.config.RECIPES`).
         **settings
             Whatever else is to differ from the defaults, by the names of parameters or of those of ``training`` and

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import TransformerMixin, clone
@@ -17,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from hotvae.config import LossWeights, NetConfig, picked, require_choice, require_count
-from hotvae.errors import ConfigError, DataError
+from hotvae.errors import ConfigError
 from hotvae.estimators.base import STORABLE, LabelClassifier, plain_parameter
 from hotvae.estimators.communities import Communities, probit_of
 from hotvae.estimators.latent_neighbours import LatentNeighbours
@@ -216,23 +215,6 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
             require_choice("base", self.base, ("ridge",))
 
     # From features to the encoder --------------------------------------------------------------------------
-
-    def _check_features(self, X: Any, reset: bool) -> Any:
-        """Return one column of str for texts and molecules, else what every classifier takes."""
-        if not self.features_.is_column:
-            return super()._check_features(X, reset)
-        column = self.features_.read_column(X)
-        names = [str(name) for name in X.columns] if isinstance(X, pd.DataFrame) else None
-        if reset:
-            self.n_features_in_ = 1
-            self.__dict__.pop("feature_names_in_", None)
-            if names is not None:
-                self.feature_names_in_ = np.array(names, dtype=object)
-        elif names is not None and self._names_or_none() not in (None, tuple(names)):
-            raise DataError(
-                f"column must be {self.feature_names_in_[0]!r}, as in training; got {names[0]!r}. Pass the same column."
-            )
-        return column
 
     def _feature_encoder(self, n_inputs: int) -> nn.Module:
         """Make the untrained feature encoder, or copy the user's own."""

@@ -13,7 +13,8 @@ from hotvae.errors import ConfigError, ModelError, listed
 from hotvae.estimators.base import LabelClassifier
 
 CLASSIFIERS: dict[str, str] = {
-    "hotvae": "hotvae.estimators.hotvae_network:HotVAENetwork",
+    "hotvae": "hotvae.estimators.hotvae:HotVAEClassifier",
+    "hotvae_network": "hotvae.estimators.hotvae_network:HotVAENetwork",
     "plain": "hotvae.baselines.plain:PlainNetClassifier",
     "mpvae": "hotvae.baselines.mpvae:MPVAE",
     "lamp": "hotvae.baselines.lamp:LaMP",

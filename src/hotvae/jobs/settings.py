@@ -17,8 +17,8 @@ from hotvae.errors import ConfigError, listed
 # Short names of the command line for parameters of the classifier.
 ALIASES = {"seed": "random_state", "epochs": "max_epochs", "layers": "n_layers", "threads": "n_threads"}
 
-# Parameters that the command line keeps for itself: --quiet and --resume are the words for them.
-_RESERVED = ("progress", "state_file")
+# Parameters that the command line keeps for itself: --quiet, --resume, --recipe and --split are the words for them.
+_RESERVED = ("progress", "state_file", "network", "rows", "hold_out")
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class TrainSettings:
         Names or globs of columns.
     label_table, id_column, coordinates, groups : str or None
         As in :func:`hotvae.data.tables.read_table`.
-    coordinates_as_features, presence : bool
-        As in :func:`hotvae.data.tables.read_table`.
+    presence : bool
+        As in :func:`hotvae.data.tables.read_table`. Coordinates are features as well.
     encoding, decimal : str
         Of text files.
     drop_single_class : bool
@@ -42,7 +42,8 @@ class TrainSettings:
     validation : str or None
         Table of validation rows.
     split : str
-        How validation rows are chosen: random, stratified, group or block.
+        How validation rows are chosen: auto, random, stratified, group or block. Auto takes groups where a column of
+        them is named, else blocks where there are coordinates, else single rows.
     block_size : float or None
         Side of the blocks.
     graph : str
@@ -54,7 +55,7 @@ class TrainSettings:
     model : str
         Short name of a model (``hotvae models``).
     recipe : str
-        Of HOT-VAE: best, the defaults, or paper.
+        Of HOT-VAE: auto, which finds its own; network, for settings of one's own; or paper, as printed.
     data : str or None
         Named set of the catalogue, instead of a table.
     fold : int
@@ -70,7 +71,6 @@ class TrainSettings:
     label_table: str | None = None
     id_column: str | None = None
     coordinates: str | None = None
-    coordinates_as_features: bool = False
     groups: str | None = None
     drop: tuple[str, ...] = ()
     presence: bool = False
@@ -78,13 +78,13 @@ class TrainSettings:
     decimal: str = "."
     drop_single_class: bool = False
     validation: str | None = None
-    split: str = "stratified"
+    split: str = "auto"
     block_size: float | None = None
     graph: str = "complete"
     neighbours: int | None = None
     max_distance: float | None = None
     model: str = "hotvae"
-    recipe: str = "best"
+    recipe: str = "auto"
     data: str | None = None
     fold: int = 0
     resume: bool = True
@@ -96,7 +96,7 @@ class TrainSettings:
 OPTIONS = tuple(entry.name for entry in fields(TrainSettings) if entry.name != "parameters")
 """Names of the options that are not parameters of the classifier."""
 
-_CHOICES = {"split": ("random", "stratified", "group", "block")}
+_CHOICES = {"split": ("auto", "random", "stratified", "group", "block"), "recipe": ("auto", "network", "paper")}
 
 
 def read_settings(path: str | Path) -> dict[str, Any]:
@@ -135,29 +135,6 @@ def read_settings(path: str | Path) -> dict[str, Any]:
             "Write one 'name: value' per line."
         )
     return {str(name).replace("-", "_"): value for name, value in values.items()}
-
-
-def read_preset(name: str, known: Iterable[str]) -> dict[str, Any]:
-    """Read the settings that a named data set is trained with unless told otherwise.
-
-    Parameters
-    ----------
-    name : str
-        A set of the catalogue.
-    known : iterable of str
-        Parameters of the model; settings it does not have are left out, as a preset serves every model.
-
-    Returns
-    -------
-    dict
-        By the names of options and parameters; empty where a set has no preset.
-    """
-    path = Path(__file__).with_name("presets") / f"{name}.toml"
-    if not path.is_file():
-        return {}
-    values = read_settings(path)
-    allowed = {*known, *OPTIONS}
-    return {given: value for given, value in values.items() if ALIASES.get(given, given) in allowed}
 
 
 def _parse_toml(text: str, source: Path) -> Any:
@@ -238,8 +215,8 @@ def parse_assignments(items: Iterable[str]) -> dict[str, Any]:
 
 def join_settings(
     table: Path | None, options: Mapping[str, Any], assignments: Sequence[str], config: Path | None
-) -> tuple[TrainSettings, dict[str, Any]]:
-    """Join preset, recipe, settings file and options; each wins over those before it.
+) -> TrainSettings:
+    """Join recipe, settings file and options; each wins over those before it.
 
     Parameters
     ----------
@@ -254,9 +231,7 @@ def join_settings(
 
     Returns
     -------
-    settings : TrainSettings
-    preset : dict
-        Settings that come from the preset of the named data set, as nothing else sets them.
+    TrainSettings
 
     Raises
     ------
@@ -275,20 +250,27 @@ def join_settings(
 
     from hotvae.estimators.registry import find_classifier
 
-    model, recipe = chosen.get("model", "hotvae"), chosen.get("recipe", "best")
-    if recipe != "best" and model != "hotvae":
+    model, recipe = chosen.get("model", "hotvae"), chosen.get("recipe", "auto")
+    if recipe != "auto" and model != "hotvae":
         raise ConfigError(f"recipe must go with model hotvae; got {recipe!r} with {model!r}. Leave out --recipe.")
-    parameters = find_classifier(model).all_settings()
-    preset = {} if table is not None else read_preset(str(chosen["data"]), parameters)
-    settings = train_settings(
+    parameters = find_classifier(model_of_recipe(model, recipe)).all_settings()
+    return train_settings(
         parameters,
-        (f"preset of {chosen.get('data')}", preset),
         (f"recipe {recipe}", find_recipe(recipe)),
         ("" if config is None else config.name, from_file),
         ("command line", {**options, **assigned}),
     )
-    overruled = {ALIASES.get(name, name) for name in chosen} | set(find_recipe(recipe))
-    return settings, {name: value for name, value in preset.items() if name not in overruled}
+
+
+def model_of_recipe(model: str, recipe: str) -> str:
+    """Return the short name of the model that a recipe of HOT-VAE trains.
+
+    Examples
+    --------
+    >>> model_of_recipe("hotvae", "paper"), model_of_recipe("mpvae", "auto")
+    ('hotvae_network', 'mpvae')
+    """
+    return "hotvae_network" if model == "hotvae" and recipe != "auto" else model
 
 
 def train_settings(
@@ -330,8 +312,20 @@ def train_settings(
             elif name in known:
                 chosen[name] = _parameter(name, value, parameters[name], where)
             else:
+                _refuse_network_setting(name, given, known, where)
                 raise _unknown(given, [*OPTIONS, *(a for a in ALIASES if ALIASES[a] in known), *known], where)
     return TrainSettings(**options, parameters=chosen)
+
+
+def _refuse_network_setting(name: str, given: str, known: Sequence[str], where: str) -> None:
+    """Say where a setting belongs that the network has, but not what finds its own recipe."""
+    from hotvae.estimators.registry import find_classifier
+
+    if "effort" in known and name in find_classifier("hotvae_network").all_settings():
+        raise ConfigError(
+            f"{given} must go with a network of your own; got it where HOT-VAE finds its own recipe ({where}). Set "
+            "recipe to network, or leave it out."
+        )
 
 
 def _unknown(given: str, names: list[str], where: str) -> ConfigError:
@@ -409,6 +403,9 @@ def _parameter(name: str, value: Any, default: Any, where: str) -> Any:
         _check(name, value, _COLUMNS, where)
         return tuple(value)
     if name == "max_features":  # of a forest: a rule by name, or a share
+        _check(name, value, _TEXT_OR_NUMBER, where)
+        return value
+    if name == "effort":
         _check(name, value, _TEXT_OR_NUMBER, where)
         return value
     if name == "base":

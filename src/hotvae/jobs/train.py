@@ -35,7 +35,7 @@ from hotvae.estimators.base import MIN_VALIDATION_ROWS, LabelClassifier, named_t
 from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.thresholds import apply_thresholds, evaluate, tune_thresholds
 from hotvae.graph import edge_list_graph, phylogeny_graph, read_edges
-from hotvae.jobs.settings import TrainSettings
+from hotvae.jobs.settings import TrainSettings, model_of_recipe
 from hotvae.jobs.table_needs import TableNeeds
 from hotvae.metrics import brier_score, label_auc, label_average_precision, log_loss, macro_f1
 
@@ -87,6 +87,16 @@ def state_file(out: str | Path) -> Path:
     return folder.with_name(folder.name + ".state")
 
 
+def remove_state(state: Path) -> None:
+    """Remove what a run that was interrupted, or has ended, left behind: a file, or a folder of fitted members."""
+    if state.is_dir():
+        for file in (*state.glob("*.safetensors"), state / "run"):
+            file.unlink(missing_ok=True)
+        state.rmdir()
+    else:
+        state.unlink(missing_ok=True)
+
+
 def train(settings: TrainSettings, table: str | Path | None = None, *, command: str | None = None) -> TrainRun:
     r"""Train a classifier on a table in a file, or on a named data set, and save it.
 
@@ -130,12 +140,12 @@ def train(settings: TrainSettings, table: str | Path | None = None, *, command: 
     job = _catalog_job(model, settings) if table is None else _table_job(model, Path(table), settings)
     state = state_file(out)
     if not settings.resume:
-        state.unlink(missing_ok=True)
+        remove_state(state)
     resumed = state.exists()
     model.change_settings(progress="silent" if settings.quiet else "auto", state_file=state)
     if "graph" in model.get_params(deep=False):
         model.set_params(graph=_label_graph(settings, job.training.label_names))
-    if job.validation is None:
+    if job.validation is None and not model.holds_out_itself:
         model.set_params(validation_fraction=0.0)
     started = time.perf_counter()
     try:
@@ -150,16 +160,20 @@ def train(settings: TrainSettings, table: str | Path | None = None, *, command: 
         None if rows is None else evaluate(rows[1].to_numpy(), model.predict_proba(rows[0]), model.thresholds_)
         for rows in (job.validation, job.test)
     ]
+    left_out = getattr(model, "left_out_", None)
+    if measures[0] is None and left_out is not None:
+        measures[0] = evaluate(job.training.labels, left_out, model.thresholds_)
+        job.card["split"] = model.recipe_.folds
     n_validation = 0 if job.validation is None else len(job.validation[1])
     card = job.card | {
         "command": command,
         "n_validation": n_validation,
         "validation": json_ready(measures[0]),
         "test": json_ready(measures[1]),
-        "settings": json_ready({"model": settings.model, "coordinates_as_features": settings.coordinates_as_features}),
+        "settings": json_ready({"model": settings.model, "recipe": settings.recipe}),
     }
     model.save(out, extra=card)
-    state.unlink(missing_ok=True)
+    remove_state(state)
     split, dropped, n_train = card["split"], card["dropped_labels"], job.training.n_samples
     return TrainRun(model, split, n_train, n_validation, dropped, resumed, seconds, *measures)
 
@@ -174,9 +188,15 @@ class _Job(NamedTuple):
 
 
 def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings) -> _Job:
-    # A column of texts or molecules is no mistake where the encoder reads them.
-    data = _read_training_table(table, settings, free_text=model.new_features().is_column)
-    training, held_out, how = _split_rows(data, settings, model.validation_fraction, model.random_state)
+    # A column of texts or molecules is no mistake where the encoder reads them, or where columns are looked at first.
+    free_text = model.holds_out_itself or model.new_features().is_column
+    data = _read_training_table(table, settings, free_text)
+    if model.holds_out_itself:
+        kinds = {"random": "rows", "stratified": "rows", "group": "groups", "block": "blocks"}
+        model.set_params(hold_out=kinds.get(settings.split, "auto"))
+        training, held_out, how = data, None, "file" if settings.validation else "folds"
+    else:
+        training, held_out, how = _split_rows(data, settings, model.validation_fraction, model.random_state)
     dropped = list(single_class_labels(training)) if settings.drop_single_class else []
     if dropped:
         training = training.drop_labels(dropped)
@@ -201,7 +221,9 @@ def _catalog_job(model: LabelClassifier, settings: TrainSettings) -> _Job:
             )
     seed = model.random_state if isinstance(model.random_state, int) else 0
     named = load(settings.data or "", split=settings.fold, seed=seed)
-    data = named.dataset.with_coordinates_as_features() if settings.coordinates_as_features else named.dataset
+    data = named.dataset
+    if data.coordinates is not None:
+        data = data.with_coordinates_as_features()
     training, held_out, test = (
         data.take(rows) for rows in (named.split.train, named.split.validation, named.split.test)
     )
@@ -227,7 +249,7 @@ def _new_model(settings: TrainSettings) -> LabelClassifier:
         raise ConfigError("out must name the folder of the model; got none. Pass --out MODEL.")
     if Path(settings.out).name in ("", ".."):
         raise ConfigError(f"out must be a folder with a name; got {settings.out!r}. Pass --out my_model.")
-    cls = find_classifier(settings.model)
+    cls = find_classifier(model_of_recipe(settings.model, settings.recipe))
     if settings.graph != "complete" and "graph" not in cls().get_params(deep=False):
         raise ConfigError(
             f"graph must be left out for the {settings.model} model; got {settings.graph!r}. It has no messages."
@@ -249,7 +271,7 @@ def _read_training_table(table: Path, settings: TrainSettings, free_text: bool) 
         label_table=settings.label_table,
         id_column=settings.id_column,
         coordinates=settings.coordinates,
-        coordinates_as_features=settings.coordinates_as_features,
+        coordinates_as_features=settings.coordinates is not None,
         groups=settings.groups,
         drop=one_or_many(settings.drop),
         presence=settings.presence,
@@ -276,14 +298,17 @@ def _split_rows(
                 stacklevel=3,
             )
         return data, None, "none"
+    kind = settings.split
+    if kind == "auto":
+        kind = "group" if data.groups is not None else "block" if data.coordinates is not None else "stratified"
     parts = split_dataset(
         data,
-        kind=settings.split,  # type: ignore[arg-type]  # checked word by word there
+        kind=kind,  # type: ignore[arg-type]  # checked word by word there
         fractions=(1 - fraction, fraction, 0.0),
         random_state=seed,
         block_size=settings.block_size,
     )
-    return data.take(parts.train), data.take(parts.validation), settings.split
+    return data.take(parts.train), data.take(parts.validation), kind
 
 
 def _label_graph(settings: TrainSettings, label_names: tuple[str, ...]) -> Any:

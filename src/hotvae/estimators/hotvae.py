@@ -1,0 +1,428 @@
+"""HOT-VAE as most people use it: it looks at the columns, finds its own recipe, and learns which labels go together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import expit
+from sklearn.base import clone, is_classifier
+from torch import Tensor
+
+from hotvae.config import require_choice
+from hotvae.data.dataset import Dataset
+from hotvae.errors import ConfigError, DataError
+from hotvae.estimators.base import LabelClassifier, named_tables, restored_parameter
+from hotvae.estimators.folds import Held, deal_folds
+from hotvae.estimators.hotvae_network import HotVAENetwork
+from hotvae.estimators.members import Candidate, Member, mean_logits, restore_member
+from hotvae.estimators.recipe import (
+    Effort,
+    Facts,
+    Forms,
+    Recipe,
+    Workshop,
+    candidates_for,
+    follow_recipe,
+    make_forms,
+    plan_for,
+    speak,
+)
+from hotvae.estimators.stack import Stack, logit_loss
+from hotvae.estimators.thresholds import tune_thresholds
+from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
+from hotvae.features.columns import ColumnPlan
+from hotvae.features.molecules import atoms_of
+from hotvae.training.progress import Style
+from hotvae.training.settings import Training
+
+RecipeName = Literal["auto", "network", "paper"]
+RowsAre = Literal["auto", "table", "text", "molecules"]
+
+# Texts that must read as molecules for all of them to be taken for such.
+_LOOKED_AT = 200
+# What makes rows ready that are one column of text.
+_OF_COLUMN = {"text": "bag", "molecules": "elements"}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class HotVAEClassifier(LabelClassifier):
+    """Multi-label classifier that needs no settings: it finds its own recipe, and learns which labels go together.
+
+    It looks at the columns, holds out rows as the model will be used (whole blocks of the map where there are
+    coordinates), lets a handful of quick models race (trees, a ridge, networks on several forms of the columns), and
+    stacks those that make the prediction better. All it decided is in ``recipe_``.
+
+    Parameters
+    ----------
+    recipe : {"auto", "network", "paper"}
+        ``"auto"`` is said above. ``"network"`` trains ``network`` alone, for those who search settings themselves;
+        ``"paper"`` is the model of the paper, as printed (:meth:`HotVAENetwork.from_recipe`).
+    base : "auto", None or scikit-learn classifier
+        What networks are stacked with: ``"auto"`` races trees and a ridge, None leaves networks alone, and a
+        classifier of scikit-learn takes their place.
+    effort : {"quick", "normal", "thorough"} or float
+        How hard to try; a number is seconds of an ordinary core.
+    coordinates : pair of str or int, optional
+        The two columns of X that say where a row is. They are used as values and as places, on the sphere where they
+        are longitude and latitude. A :class:`~hotvae.Dataset` brings its own.
+    hold_out : {"auto", "blocks", "groups", "rows"}
+        What is held out together: ``"auto"`` takes whole groups where ``fit`` is given some, else whole blocks of the
+        map where there are coordinates, else single rows.
+    rows : {"auto", "table", "text", "molecules"}
+        What a row of X is; ``"auto"`` looks.
+    network : HotVAENetwork, optional
+        The network of the recipe ``"network"``, with settings of your own.
+    device : str
+        Where networks are trained: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+    n_threads : int or None
+        Threads of torch; None leaves torch's own number.
+    progress : {"auto", "bar", "lines", "silent"}
+        Whether to tell what is being done.
+    state_file : path, optional
+        Folder where fitted members are kept until the model is whole; a fit that finds it goes on from there.
+    random_state : int, RandomState or None
+        The same number gives the same model on the same machine.
+
+    Attributes
+    ----------
+    recipe_ : Recipe
+        What was decided, and why: ``print("\\n".join(model.recipe_.lines()))``.
+    members_ : list of (Candidate, list of fitted members)
+        The models that are stacked.
+    stack_ : Stack
+        Their weights, and the corrections of each label.
+    left_out_ : ndarray of shape (n_samples, n_labels) or None
+        Probabilities of the training rows by models that were not shown them; not kept in files.
+    thresholds_ : dict
+        Cut-off of each metric, chosen on rows held out.
+    label_names_ : ndarray of str
+        Names of the labels.
+    classes_ : ndarray
+        Label indices, or the classes of a 1-D y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hotvae import HotVAEClassifier
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> Y = np.column_stack([X[:, 0] > 0, X[:, 0] < 0.5])
+    >>> HotVAEClassifier(effort="quick", random_state=0).fit(X, Y).predict([[-0.8], [0.8]])
+    array([[0, 1],
+           [1, 0]])
+    """
+
+    title: ClassVar[str] = "HOT-VAE"
+    takes: ClassVar[str] = "tables, dense or sparse, texts, molecules; labels may have gaps"
+    cost: ClassVar[str] = "seconds to minutes"
+    citation: ClassVar[str] = HotVAENetwork.citation
+
+    holds_out_itself: ClassVar[bool] = True
+
+    recipe: RecipeName = "auto"
+    base: Any = "auto"
+    effort: Effort | float = "normal"
+    coordinates: tuple[str | int, str | int] | None = None
+    hold_out: Held = "auto"
+    rows: RowsAre = "auto"
+    network: HotVAENetwork | None = None
+    device: str = "auto"
+    n_threads: int | None = 1
+    progress: Style = "silent"
+    state_file: str | os.PathLike[str] | None = None
+    random_state: int | np.random.RandomState | None = None
+
+    # Fitting ----------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, validation: Any = None, groups: Any = None) -> Self:
+        """Find a recipe for a table, and train by it.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features), column of text, or Dataset
+            Features; NaN is a missing value. A frame may have dates, categories and text. A :class:`~hotvae.Dataset`
+            brings its labels, coordinates and groups, and the names of all.
+        y : array or DataFrame of shape (n_samples, n_labels), or 1-D array of classes
+            0, 1, or NaN for a label that was not observed. None with a Dataset.
+        validation : (X, y) or Dataset, optional
+            Rows that choose the thresholds. By default these are chosen on the rows held out in folds.
+        groups : array of shape (n_samples,), optional
+            Rows that belong together, such as visits of one site: they are held out together.
+
+        Returns
+        -------
+        self
+        """
+        self.check_parameters()
+        where = self.coordinates
+        if isinstance(X, Dataset):
+            if y is not None:
+                raise ConfigError("y must be left out with a Dataset, which brings its labels; got both. Pass one.")
+            groups = X.groups if groups is None else groups
+            X, y, where = _tables_of(X, where)
+        if isinstance(validation, Dataset):
+            held_x, held_y, _ = _tables_of(validation, where)
+            validation = held_x, held_y
+        self.single_: HotVAENetwork | None = None
+        if self.recipe != "auto":
+            return self._fit_single(X, y, validation)
+        self.rows_ = _what_rows_are(X) if self.rows == "auto" else self.rows
+        self._where, self._groups = where, None if groups is None else np.asarray(groups)
+        return super().fit(X, y, validation)
+
+    def check_parameters(self) -> None:
+        """Find a parameter that is not allowed before any data are read."""
+        require_choice("recipe", self.recipe, ("auto", "network", "paper"))
+        require_choice("rows", self.rows, ("auto", "table", "text", "molecules"))
+        require_choice("hold_out", self.hold_out, ("auto", "blocks", "groups", "rows"))
+        plan_for(100, 1, 1, self.effort)
+        self._training().checked()
+        if not (self.base is None or self.base == "auto" or is_classifier(self.base)):
+            raise ConfigError(
+                f"base must be 'auto', None or a scikit-learn classifier; got {self.base!r}. Choose one of them."
+            )
+        if self.network is not None and self.recipe != "network":
+            raise ConfigError(f"network must go with recipe 'network'; got recipe {self.recipe!r}. Leave one out.")
+
+    def _training(self) -> Training:
+        return Training(device=self.device, n_threads=self.n_threads)
+
+    def new_features(self) -> RowTransformer:
+        """Make the untrained transformer that makes rows ready."""
+        if getattr(self, "rows_", "table") in _OF_COLUMN:
+            return TRANSFORMERS[_OF_COLUMN[self.rows_]]()
+        return ColumnPlan(getattr(self, "_where", self.coordinates))
+
+    def _check_features(self, X: Any, reset: bool) -> Any:
+        if isinstance(X, Dataset):
+            X = _tables_of(X, None)[0]
+        return super()._check_features(X, reset)
+
+    def _split(
+        self, features: Any, labels: NDArray[Any], validation: Any, seed: int
+    ) -> tuple[NDArray[np.intp], Rows | None]:
+        """Learn from all rows: folds hold out each of them once."""
+        if validation is None:
+            return np.arange(len(labels)), None
+        return super()._split(features, labels, validation, seed)
+
+    def _learn(self, train: Rows, validation: Rows | None, seed: int) -> None:
+        labels, table = train.observed(), train.features
+        plan = self.features_
+        facts = _facts(plan, table, labels.shape[1])
+        work = plan_for(facts.n_rows, facts.n_columns, facts.n_labels, self.effort)
+        say = speak if self.progress != "silent" else _say_nothing
+        columns = plan.lines() if isinstance(plan, ColumnPlan) else [_COLUMN_LINE[self.rows_]]
+        places = None
+        if facts.places is not None:
+            places = np.asarray(_numbers(table)[:, list(facts.places)], dtype=np.float64)
+        folds = deal_folds(
+            labels, work.n_folds, seed, held=self.hold_out, places=places, degrees=facts.degrees, groups=self._groups
+        )
+        for line in [f"columns: {line}" for line in columns] + [f"held out: {folds.how}"]:
+            say(line)
+        candidates = candidates_for(facts, work)
+        if self.base is None:
+            candidates = [candidate for candidate in candidates if candidate.kind == "network"]
+        elif self.base != "auto":
+            own = Candidate(type(self.base).__name__, "own", "values")
+            candidates = [own, *(candidate for candidate in candidates if candidate.kind == "network")]
+        self.forms_ = Forms(make_forms(facts), _names_of(plan, table))
+        scratch = None if self.state_file is None else Path(self.state_file)
+        own_model = None if isinstance(self.base, str) else self.base
+        shop = Workshop(
+            self.forms_, table, labels, folds, self._training(), work, seed, own=own_model, scratch=scratch, say=say
+        )
+        found = follow_recipe(shop, candidates)
+        self.members_, self.stack_ = found.members, found.stack
+        self.forms_.forget_tables([candidate.form for candidate, _ in self.members_])
+        self.left_out_: NDArray[np.float64] | None = expit(found.left_out)
+        self.recipe_ = Recipe(columns, folds.how, work, found.entries, logit_loss(labels, found.left_out))
+        say(self.recipe_.lines()[-1])
+
+    def _tune_thresholds(self, train: Rows, held: Rows | None) -> dict[str, float]:
+        if held is not None:
+            return super()._tune_thresholds(train, held)
+        return tune_thresholds(train.observed(), np.asarray(self.left_out_))
+
+    # Predicting -------------------------------------------------------------------------------------------
+
+    def _probs(self, features: Any) -> NDArray[np.floating[Any]]:
+        if self.single_ is not None:
+            return self.single_._probs(features)
+        probs: NDArray[np.floating[Any]] = expit(self._logits(features)).astype(np.float32)
+        return probs
+
+    def _logits(self, features: Any) -> NDArray[np.float64]:
+        """Return stacked logits of rows as the column plan makes them."""
+        if features.shape[0] == 0:
+            return np.zeros((0, self.n_labels_))
+        forms: dict[str, Any] = {}
+        for candidate, _ in self.members_:
+            if candidate.form not in forms:
+                forms[candidate.form] = self.forms_.makers[candidate.form].transform(features)
+        return self.stack_.logits([mean_logits(members, forms[c.form]) for c, members in self.members_])
+
+    # The network alone ------------------------------------------------------------------------------------
+
+    def _fit_single(self, X: Any, y: Any, validation: Any) -> Self:
+        """Train the network alone, and speak for it."""
+        kind = _what_rows_are(X) if self.rows == "auto" else self.rows
+        own: dict[str, Any] = {"encoder": _OF_COLUMN[kind]} if kind in _OF_COLUMN else {}
+        if self.recipe == "paper":
+            single = HotVAENetwork.from_recipe("paper", **own)
+        else:
+            single = HotVAENetwork(**own) if self.network is None else clone(self.network)
+        where = {name: getattr(self, name) for name in ("device", "n_threads", "progress", "state_file")}
+        single.change_settings(**where, random_state=self.random_state)
+        single.fit(X, y, validation)
+        for name in _SHARED:
+            if hasattr(single, name):
+                setattr(self, name, getattr(single, name))
+        self.rows_, self.single_, self.left_out_ = kind, single, None
+        return self
+
+    def _read(self, X: Any) -> Any:
+        return super()._read(X) if self.single_ is None else self.single_._read(X)
+
+    def _probs_given(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        if self.single_ is not None:
+            return self.single_._probs_given(features, given)
+        return super()._probs_given(features, given)
+
+    def _draw_blocks(
+        self, features: Any, given: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
+    ) -> Iterator[NDArray[np.int8]]:
+        if self.single_ is not None:
+            blocks: Iterator[NDArray[np.int8]] = self.single_._draw_blocks(features, given, sizes, random)
+            return blocks
+        return super()._draw_blocks(features, given, sizes, random)
+
+    # Saving -----------------------------------------------------------------------------------------------
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        own = {"network": None, "base": self.base if isinstance(self.base, str) else None}
+        return super()._plain_parameters() | own | {"state_file": None}
+
+    def _learned(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        if self.single_ is not None:
+            notes, tensors = self.single_._learned()
+            return notes | {"rows": self.rows_, "single": self.single_._plain_parameters()}, tensors
+        tensors = {}
+        members = []
+        for i, (candidate, fitted) in enumerate(self.members_):
+            members.append(
+                {
+                    "name": candidate.name,
+                    "kind": candidate.kind,
+                    "form": candidate.form,
+                    "settings": dict(candidate.settings),
+                    "n_epochs": [member.n_epochs for member in fitted],
+                }
+            )
+            for j, member in enumerate(fitted):
+                tensors |= {f"member.{i}.{j}.{name}": tensor for name, tensor in member.tensors().items()}
+        notes = {
+            "rows": self.rows_,
+            "members": members,
+            "forms": {name: maker.state() for name, maker in self.forms_.makers.items()},
+            "stack": self.stack_.state(),
+            "recipe": self.recipe_.state(),
+        }
+        return notes, tensors
+
+    def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        self.single_, self.left_out_, self.rows_ = None, None, config["rows"]
+        if "single" in config:
+            self.single_ = HotVAENetwork._from_plain(restored_parameter(config["single"]))
+            for name in _SHARED:
+                if hasattr(self, name):
+                    setattr(self.single_, name, getattr(self, name))
+            self.single_._restore(config, tensors)
+            return
+        self.recipe_ = Recipe.from_state(config["recipe"])
+        self.forms_ = Forms({name: FeatureScaler.from_state(state) for name, state in config["forms"].items()})
+        self.members_ = []
+        for i, entry in enumerate(config["members"]):
+            settings = {name: tuple(v) if isinstance(v, list) else v for name, v in entry["settings"].items()}
+            candidate = Candidate(entry["name"], entry["kind"], entry["form"], settings)
+            fitted: list[Member] = []
+            for j, n_epochs in enumerate(entry["n_epochs"]):
+                start = f"member.{i}.{j}."
+                own = {name.removeprefix(start): tensors[name] for name in tensors if name.startswith(start)}
+                fitted.append(restore_member(candidate, own, n_epochs))
+            self.members_.append((candidate, fitted))
+        self.stack_ = Stack.from_state(config["stack"], len(self.members_), self.n_labels_)
+
+
+# What a fitted classifier knows of its tables, whoever has learned it.
+_SHARED = (
+    "target_",
+    "n_labels_",
+    "label_names_",
+    "labels_are_named_",
+    "classes_",
+    "n_features_in_",
+    "feature_names_in_",
+    "features_",
+    "thresholds_",
+)
+_COLUMN_LINE = {"text": "1 column of texts, as weighted words", "molecules": "1 column of molecules, as their elements"}
+
+
+def _say_nothing(line: str) -> None:
+    return None
+
+
+def _facts(plan: RowTransformer, table: Any, n_labels: int) -> Facts:
+    n_rows, n_columns = table.shape
+    if isinstance(plan, ColumnPlan):
+        return Facts(n_rows, n_columns, n_labels, plan.is_binary or plan.is_sparse, plan.places, plan.degrees)
+    return Facts(n_rows, n_columns, n_labels, is_bag=True)
+
+
+def _names_of(plan: RowTransformer, table: Any) -> tuple[str, ...] | None:
+    return plan.columns_out if isinstance(plan, ColumnPlan) and isinstance(table, np.ndarray) else None
+
+
+def _numbers(table: Any) -> NDArray[Any]:
+    """Return a table of which some columns are wanted as numbers, by their places."""
+    values: NDArray[Any] = table.to_numpy() if isinstance(table, pd.DataFrame) else table
+    return values
+
+
+def _tables_of(data: Dataset, where: Any) -> tuple[Any, pd.DataFrame, Any]:
+    """Return features with the coordinates among them, labels, and the columns of the coordinates."""
+    if data.coordinates is not None and where is None:
+        where = data.coordinate_names
+        if not set(where) <= set(data.feature_names):
+            data = data.with_coordinates_as_features()
+    features, labels = named_tables(data)
+    return features, labels, where
+
+
+def _what_rows_are(X: Any) -> RowsAre:
+    """Tell a table from one column of texts or molecules."""
+    column = X.iloc[:, 0] if isinstance(X, pd.DataFrame) and X.shape[1] == 1 else X
+    if isinstance(column, pd.DataFrame) or sparse.issparse(column):
+        return "table"
+    values = np.asarray(column, dtype=object)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    texts = [value for value in values.ravel() if isinstance(value, str)]
+    # Few different words in many rows are a category.
+    if values.ndim != 1 or len(texts) < 0.5 * len(values) or len(set(texts)) <= 0.5 * len(values):
+        return "table"
+    for smiles in texts[:_LOOKED_AT]:
+        try:
+            atoms_of(smiles)
+        except DataError:
+            return "text"
+    return "molecules"

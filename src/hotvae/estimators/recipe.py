@@ -1,0 +1,610 @@
+"""The recipe: which models, on which form of the columns, with which weights; found by a short race on held-out rows.
+
+1. Columns: :class:`~hotvae.features.columns.ColumnPlan` says what each is; *forms* of them are made ready
+   (:class:`Forms`), such as numbers by ranks, or with places of the map.
+2. Folds: rows are held out as the model will be used (:mod:`hotvae.estimators.folds`).
+3. Race: every candidate is fitted on one fold, networks for a third of their epochs first; those stay that make the
+   stack better (:func:`race`).
+4. All folds: who stays is fitted on every fold, so that each row has logits of models that were not shown it, and the
+   stack is learned from these (:func:`follow_recipe`).
+5. All rows: then each is fitted once more, on all rows; a network stops at the epoch that was best on the folds.
+
+Everything is decided by the seed and by counting, not by a clock: the same table gives the same model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hotvae.checkpoint import read_tensors, write_tensors
+from hotvae.config import require_choice, require_number
+from hotvae.errors import TrainingError
+from hotvae.estimators.folds import Folds
+from hotvae.estimators.members import Candidate, Member, RidgeMember, fit_member, restore_member
+from hotvae.estimators.ridge_base import MAX_UNKNOWNS
+from hotvae.estimators.stack import Stack, fit_stack, logit_loss
+from hotvae.features import FeatureScaler, Rows
+from hotvae.training.settings import Training
+
+Effort = Literal["quick", "normal", "thorough"]
+
+# A member that makes the stack better by less than this share of its log loss is not worth its time.
+_WORTH = 0.001
+# A member with less than this share of all weights is left out of the model.
+_LEAST_SHARE = 0.03
+# Multiply-adds a second of one ordinary core in a perceptron; turns seconds into work that can be counted.
+_SPEED = 8e9
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much work a table of some size is worth.
+
+    Attributes
+    ----------
+    n_folds : int
+        Folds that rows are dealt into.
+    n_trees : int
+        Trees of a forest.
+    n_candidates : int
+        Networks that take part in the race.
+    n_networks : int
+        Networks that may stay.
+    n_seeds : int
+        Times that a network which stays is trained on all rows, each from another start; their logits are averaged.
+    max_epochs, batch_size, learning_rate
+        Of the networks.
+    """
+
+    n_folds: int
+    n_trees: int
+    n_candidates: int
+    n_networks: int
+    n_seeds: int
+    max_epochs: int
+    batch_size: int
+    learning_rate: float
+
+    def training(self, base: Training, epochs: int | None = None) -> Training:
+        """Return how networks are trained; ``base`` says where and on how many threads."""
+        epochs = self.max_epochs if epochs is None else epochs
+        return base.but(
+            max_epochs=epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            patience=max(4, epochs // 4),
+            progress="silent",
+        )
+
+
+def plan_for(n_rows: int, n_features: int, n_labels: int, effort: Effort | float) -> Plan:
+    """Choose how much work to do.
+
+    Parameters
+    ----------
+    n_rows, n_features, n_labels : int
+        Size of the training table.
+    effort : {"quick", "normal", "thorough"} or float
+        How hard to try; a number is seconds of an ordinary core, and takes the most thorough plan that fits in.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> plan_for(2000, 13, 123, "normal").n_folds, plan_for(200_000, 13, 123, "normal").n_folds
+    (5, 2)
+    """
+    if isinstance(effort, str):
+        require_choice("effort", effort, get_args(Effort))
+    else:
+        require_number("effort", effort, above=True)
+        plans = [plan_for(n_rows, n_features, n_labels, name) for name in ("thorough", "normal")]
+        fitting = [plan for plan in plans if expected_seconds(plan, n_rows, n_features, n_labels) <= effort]
+        return fitting[0] if fitting else plan_for(n_rows, n_features, n_labels, "quick")
+    size = int(np.searchsorted((4_000, 10_000, 40_000), n_rows))
+    batch_size, learning_rate = ((64, 1e-3), (128, 2e-3), (128, 2e-3), (256, 2e-3))[size]
+    if 1_500 < n_rows <= 4_000:
+        batch_size, learning_rate = 128, 2e-3
+    n_folds, n_seeds = ((5, 3), (4, 1), (3, 1), (2, 1))[size]
+    if effort == "quick":
+        return Plan(2 if size else 3, 100, 1, 1, 1, 20, batch_size, learning_rate)
+    if effort == "normal":
+        return Plan(n_folds, 200, 4, 2, n_seeds, 30, batch_size, learning_rate)
+    return Plan(n_folds + 1, 400, 8, 3, n_seeds + 2, 60, batch_size, learning_rate)
+
+
+def expected_seconds(plan: Plan, n_rows: int, n_features: int, n_labels: int) -> float:
+    """Estimate the seconds of an ordinary core that a plan takes, from the multiply-adds of its networks."""
+    weights = (n_features + 100) * 512 + 512 * 512 + 512 * n_labels
+    fits = plan.n_candidates / 3 + plan.n_networks * (plan.n_folds + plan.n_seeds)
+    return 1.3 * 3 * weights * n_rows * plan.max_epochs * fits / _SPEED
+
+
+# Forms of the features -------------------------------------------------------------------------------------
+
+
+class Forms:
+    """A planned table in the forms that candidates take, each learned from the training rows and made once.
+
+    Parameters
+    ----------
+    makers : dict of str to transformer
+        Untrained, by the name of the form.
+    names : tuple of str, optional
+        Names of the columns of an array, for messages.
+    """
+
+    def __init__(self, makers: dict[str, Any], names: tuple[str, ...] | None = None) -> None:
+        self.makers, self.names = makers, names
+        self._tables: dict[str, Any] = {}
+
+    def learn(self, name: str, table: Any) -> Any:
+        """Return the training rows in a form."""
+        if name not in self._tables:
+            self._tables[name] = self.makers[name].fit(table, feature_names=self.names).transform(table)
+        return self._tables[name]
+
+    def forget_tables(self, kept: Sequence[str]) -> None:
+        """Let go of the training rows, and of forms that nobody takes."""
+        self._tables = {}
+        self.makers = {name: maker for name, maker in self.makers.items() if name in kept}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a planned table is like.
+
+    Attributes
+    ----------
+    n_rows, n_columns, n_labels : int
+        Its size.
+    is_bag : bool
+        Whether all columns are 0 and 1, or weights of words.
+    places : pair of int, optional
+        Columns that say where a row is.
+    degrees : bool
+        Whether these are longitude and latitude.
+    """
+
+    n_rows: int
+    n_columns: int
+    n_labels: int
+    is_bag: bool
+    places: tuple[int, int] | None = None
+    degrees: bool = False
+
+
+def make_forms(plan: Facts) -> dict[str, FeatureScaler]:
+    """Return the forms of a table that are worth trying, untrained."""
+    n_rows = plan.n_rows
+    if plan.is_bag:
+        return {"values": FeatureScaler(scaling="none")}
+    forms = {"values": FeatureScaler(scaling="none"), "scaled": FeatureScaler(scaling="auto")}
+    if plan.places is not None:
+        n_places = int(np.clip(n_rows // 15, 20, 100))
+        forms["places"] = FeatureScaler(
+            scaling="auto", spatial_units=n_places, spatial_columns=plan.places, spatial_degrees=plan.degrees
+        )
+    forms["landmarks"] = FeatureScaler(scaling="auto", landmarks=min(1000, n_rows))
+    return forms
+
+
+def candidates_for(plan: Facts, work: Plan) -> list[Candidate]:
+    """List what takes part in the race: first what is quick, then networks, the likeliest first.
+
+    Parameters
+    ----------
+    plan : Facts
+        What the table is like.
+    work : Plan
+        How much work to do.
+    """
+    n_rows, n_columns = plan.n_rows, plan.n_columns
+    listed = []
+    wide = n_columns >= 30
+    if plan.is_bag:
+        grown = {"n_trees": work.n_trees, "kind": "forest", "min_leaf": 1, "max_features": n_columns**-0.5}
+        listed.append(Candidate("random forest", "trees", "values", grown))
+        if n_rows * n_columns <= 2_000_000:
+            grown = grown | {"kind": "extra", "max_features": 0.3}
+            listed.append(Candidate("extremely randomised trees", "trees", "values", grown))
+    else:
+        grown = {"n_trees": work.n_trees, "kind": "extra", "min_leaf": 3, "max_features": 0.3 if wide else 1.0}
+        listed.append(Candidate("extremely randomised trees", "trees", "values", grown))
+    if min(n_rows, n_columns) <= MAX_UNKNOWNS // 2:
+        listed.append(Candidate("ridge", "ridge", "values" if plan.is_bag else "scaled"))
+
+    def network(form: str, widths: tuple[int, ...], dropout: float) -> Candidate:
+        shape = f"{len(widths)} × {widths[0]}" if len(widths) > 1 else str(widths[0])
+        on = {"places": " with places", "landmarks": " with landmarks"}.get(form, "")
+        settings = {"widths": widths, "dropout": dropout}
+        return Candidate(f"network {shape}, dropout {dropout:g}{on}", "network", form, settings)
+
+    if plan.is_bag:
+        networks = [
+            network("values", (1024,), 0.6),
+            network("values", (1024,), 0.8),
+            network("values", (512, 512), 0.5),
+        ]
+    else:
+        networks = [network("scaled", (512, 512), 0.3)]
+        if n_columns >= 15:
+            networks.insert(0, network("landmarks", (1024,), 0.5))
+        if plan.places is not None:
+            networks[:0] = [network("places", (512, 512), 0.3), network("places", (512, 512, 512), 0.3)]
+        networks += [network("scaled", (512, 512, 512), 0.3), network("scaled", (1024,), 0.5)]
+    return listed + networks[: work.n_candidates]
+
+
+# The race --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Entry:
+    """What became of a candidate.
+
+    Attributes
+    ----------
+    name, kind, form : str
+        What it is.
+    epochs : int
+        Epochs that it was trained for in the race; 0 for what has none.
+    log_loss : float
+        Alone, on the rows held out in the race.
+    stacked : float or None
+        With those that had been chosen before it.
+    outcome : str
+        What was decided.
+    weight : float
+        In the stack; 0 for what is not in it.
+    seconds : float
+        Processor time of all its fits.
+    """
+
+    name: str
+    kind: str
+    form: str
+    epochs: int = 0
+    log_loss: float = float("nan")
+    stacked: float | None = None
+    outcome: str = ""
+    weight: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass
+class Recipe:
+    """What was decided, and why: a line for each column or group of them, an entry for each candidate.
+
+    Attributes
+    ----------
+    columns : list of str
+        What the columns are.
+    folds : str
+        How rows were held out.
+    plan : Plan
+        How much work was planned.
+    entries : list of Entry
+        The candidates.
+    log_loss : float
+        Of the stack, on rows that its members were not shown.
+    """
+
+    columns: list[str]
+    folds: str
+    plan: Plan
+    entries: list[Entry] = field(default_factory=list)
+    log_loss: float = float("nan")
+
+    def lines(self) -> list[str]:
+        """Tell it in lines of text."""
+        told = [f"columns: {line}" for line in self.columns] + [f"held out: {self.folds}"]
+        for entry in self.entries:
+            stacked = "" if entry.stacked is None else f", with those before it {entry.stacked:.4f}"
+            told.append(f"{entry.name}: log loss {entry.log_loss:.4f}{stacked}; {entry.outcome}")
+        chosen = ", ".join(f"{entry.weight:.2f} × {entry.name}" for entry in self.entries if entry.weight > 0)
+        return [*told, f"stack: {chosen}; log loss {self.log_loss:.4f} on rows held out"]
+
+    def state(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Recipe:
+        """Take back what :meth:`state` returned."""
+        entries = [Entry(**entry) for entry in state["entries"]]
+        return cls(state["columns"], state["folds"], Plan(**state["plan"]), entries, state["log_loss"])
+
+
+class Workshop:
+    """Fits candidates on folds and on all rows, and remembers what is done, in a folder if there is one.
+
+    Parameters
+    ----------
+    forms : Forms
+        Of the features.
+    table : table
+        The planned training table.
+    labels : ndarray of shape (n_rows, n_labels)
+        0, 1 or NaN.
+    folds : Folds
+        Of the rows.
+    training : Training
+        Where networks run.
+    work : Plan
+        How much work to do.
+    seed : int
+        Decides everything that is random.
+    own : scikit-learn classifier, optional
+        The user's own base.
+    scratch : path, optional
+        Folder where every fitted member is kept until the model is whole; a run that was killed goes on from there.
+    say : callable
+        Takes a line of text for the watcher.
+    """
+
+    def __init__(
+        self,
+        forms: Forms,
+        table: Any,
+        labels: NDArray[Any],
+        folds: Folds,
+        training: Training,
+        work: Plan,
+        seed: int,
+        *,
+        own: Any = None,
+        scratch: Path | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.forms, self.table, self.labels, self.folds = forms, table, labels.astype(np.float32), folds
+        self.training, self.work, self.seed, self.own, self.say = training, work, seed, own, say
+        self.scratch = scratch
+        self.seconds: dict[str, float] = {}
+        self._ridge: Member | None = None
+        if scratch is not None:
+            self._open_scratch(scratch)
+
+    def rows(self, candidate: Candidate, index: NDArray[np.intp] | None = None) -> Rows:
+        """Return rows in the form a candidate takes."""
+        rows = Rows(self.forms.learn(candidate.form, self.table), self.labels)
+        return rows if index is None else rows[index]
+
+    def on_fold(self, candidate: Candidate, fold: int, epochs: int | None = None) -> tuple[Member, NDArray[Any]]:
+        """Fit a candidate on all folds but one; return it and its logits of that fold's rows."""
+        inner, outer = self.folds.parts(fold)
+        held = self.rows(candidate, outer)
+        training = self.work.training(self.training, epochs)
+        if candidate.kind == "ridge" and self.folds.single_rows:
+            # Of a ridge one knows what it would say of each row if it had not been shown that row: no folds needed.
+            whole = cast(RidgeMember, self.on_all(candidate, 0)[0])
+            return whole, cast(NDArray[Any], whole.left_out)[outer]
+
+        def fit() -> Member:
+            trees = {"n_trees": max(20, self.work.n_trees // self.folds.n_folds)} if candidate.kind == "trees" else {}
+            fewer = replace(candidate, settings={**candidate.settings, **trees})
+            seed = self._seed(candidate, fold)
+            return fit_member(fewer, self.rows(candidate, inner), held, training, seed, own=self.own)
+
+        member = self._kept(candidate, f"fold{fold}-{training.max_epochs}", fit)
+        return member, member.logits(held.features)
+
+    def on_all(self, candidate: Candidate, stop: int) -> list[Member]:
+        """Fit a candidate on all rows, a network several times."""
+        if candidate.kind == "ridge":
+            if self._ridge is None:
+                self._ridge = fit_member(candidate, self.rows(candidate), None, self.training, self.seed)
+            return [self._ridge]
+        n_fits = self.work.n_seeds if candidate.kind == "network" else 1
+        training = self.work.training(self.training)
+
+        def fit(again: int) -> Member:
+            seed = self._seed(candidate, 1000 + again)
+            return fit_member(candidate, self.rows(candidate), None, training, seed, stop=stop, own=self.own)
+
+        return [self._kept(candidate, f"all{again}-{stop}", partial(fit, again)) for again in range(n_fits)]
+
+    def _seed(self, candidate: Candidate, part: int) -> int:
+        text = f"{self.seed} {candidate.name} {part}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") // 2
+
+    # Resuming ---------------------------------------------------------------------------------------------
+
+    def _open_scratch(self, folder: Path) -> None:
+        """Make sure that what lies in the folder belongs to this very run."""
+        digest = hashlib.sha256(self.labels.tobytes())
+        table = self.forms.learn("values", self.table)
+        for part in (table.data, table.indices) if sparse.issparse(table) else (table,):  # type: ignore[attr-defined]
+            digest.update(np.ascontiguousarray(part).tobytes())
+        digest.update(json.dumps([asdict(self.work), self.seed, self.folds.of_row.tolist(), repr(self.own)]).encode())
+        folder.mkdir(parents=True, exist_ok=True)
+        mark = folder / "run"
+        if not mark.exists():
+            mark.write_text(digest.hexdigest(), encoding="ascii")
+        elif mark.read_text(encoding="ascii", errors="replace") != digest.hexdigest():
+            raise TrainingError(
+                f"state must be of this run; got one of other rows or settings ({folder}). Remove it to start anew."
+            )
+
+    def _kept(self, candidate: Candidate, what: str, fit: Callable[[], Member]) -> Member:
+        """Fit, or take what a run before this one has fitted."""
+        started = time.process_time()
+        file = None
+        if self.scratch is not None and candidate.kind != "own":
+            name = hashlib.sha256(f"{candidate} {what}".encode()).hexdigest()[:16]
+            file = self.scratch / f"{name}.safetensors"
+            if file.exists():
+                tensors, notes = read_tensors(file)
+                return restore_member(candidate, tensors, int(notes["n_epochs"]))
+        member = fit()
+        if file is not None:
+            write_tensors(file, member.tensors(), {"n_epochs": member.n_epochs})
+        self.seconds[candidate.name] = self.seconds.get(candidate.name, 0.0) + time.process_time() - started
+        return member
+
+
+def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidate], list[Entry]]:
+    """Choose candidates on the first fold.
+
+    What is quick is fitted as it is. Networks are trained for a third of their epochs; of these the better half, by
+    what each adds to the quick ones, is trained in full. Then candidates are chosen one by one: each time the one that
+    makes the stack best, until nothing makes it better by a thousandth.
+
+    Parameters
+    ----------
+    shop : Workshop
+        Fits.
+    candidates : sequence of Candidate
+        What takes part.
+
+    Returns
+    -------
+    chosen : list of Candidate
+        In the order of choosing.
+    entries : list of Entry
+        What became of each.
+    """
+    labels = shop.labels[shop.folds.parts(0)[1]]
+    logits: dict[str, NDArray[Any]] = {}
+    entries = {candidate.name: Entry(candidate.name, candidate.kind, candidate.form) for candidate in candidates}
+
+    def fit(candidate: Candidate, epochs: int | None = None) -> None:
+        member, found = shop.on_fold(candidate, 0, epochs)
+        entry, logits[candidate.name] = entries[candidate.name], found
+        entry.epochs, entry.log_loss = member.n_epochs, logit_loss(labels, found)
+        length = f" ({entry.epochs} epochs)" if entry.epochs else ""
+        shop.say(f"{candidate.name}: log loss {entry.log_loss:.4f}{length}")
+
+    def stacked(names: Sequence[str]) -> float:
+        tables = [logits[name] for name in names]
+        return logit_loss(labels, fit_stack(tables, labels, by_label=False).logits(tables))
+
+    quick = [candidate for candidate in candidates if candidate.kind != "network"]
+    networks = [candidate for candidate in candidates if candidate.kind == "network"]
+    for candidate in quick:
+        fit(candidate)
+    if len(networks) > 1:
+        for candidate in networks:
+            fit(candidate, max(5, shop.work.max_epochs // 3))
+        beside = [candidate.name for candidate in quick]
+        order = sorted(networks, key=lambda candidate: stacked([*beside, candidate.name]))
+        n_kept = max(2, len(networks) // 2)
+        for candidate in order[n_kept:]:
+            entries[candidate.name].outcome = "left out after a third of the epochs"
+            del logits[candidate.name]
+        networks = order[:n_kept]
+    for candidate in networks:
+        fit(candidate)
+
+    chosen: list[Candidate] = []
+    least, remaining = float("inf"), [*quick, *networks]
+    while remaining:
+        n_networks = sum(candidate.kind == "network" for candidate in chosen)
+        allowed = [c for c in remaining if c.kind != "network" or n_networks < shop.work.n_networks]
+        if not allowed:
+            break
+        names = [candidate.name for candidate in chosen]
+        losses = [stacked([*names, candidate.name]) for candidate in allowed]
+        best = int(np.argmin(losses))
+        if losses[best] > (1 - _WORTH) * least:
+            break
+        least = losses[best]
+        entries[allowed[best].name].stacked = least if chosen else None
+        entries[allowed[best].name].outcome = "stays"
+        chosen.append(allowed[best])
+        remaining.remove(allowed[best])
+    for candidate in remaining:
+        entries[candidate.name].outcome = entries[candidate.name].outcome or "adds nothing"
+    return chosen, list(entries.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a recipe led to.
+
+    Attributes
+    ----------
+    members : list of pairs of Candidate and list of Member
+        Fitted on all rows.
+    stack : Stack
+        Makes one model of them.
+    left_out : ndarray of shape (n_rows, n_labels)
+        Stacked logits of each training row, by members that were not shown it.
+    member_logits : list of ndarray
+        The same of each member alone, before stacking.
+    entries : list of Entry
+        What became of each candidate.
+    """
+
+    members: list[tuple[Candidate, list[Member]]]
+    stack: Stack
+    left_out: NDArray[np.float64]
+    member_logits: list[NDArray[np.float64]]
+    entries: list[Entry]
+
+
+def follow_recipe(shop: Workshop, candidates: Sequence[Candidate]) -> Outcome:
+    """Race, fit on all folds, stack, and fit on all rows.
+
+    Parameters
+    ----------
+    shop : Workshop
+        Fits.
+    candidates : sequence of Candidate
+        What takes part.
+
+    Returns
+    -------
+    Outcome
+    """
+    chosen, entries = race(shop, candidates)
+    found: dict[str, NDArray[np.float64]] = {}
+    stops: dict[str, int] = {}
+    whole: dict[str, list[Member]] = {}
+    n_rows, n_labels = shop.labels.shape
+    for candidate in chosen:
+        shop.say(f"{candidate.name}: on all folds")
+        table, epochs = np.empty((n_rows, n_labels)), []
+        for fold in range(shop.folds.n_folds):
+            member, logits = shop.on_fold(candidate, fold)
+            table[shop.folds.parts(fold)[1]] = logits
+            epochs.append(member.n_epochs)
+        found[candidate.name], stops[candidate.name] = table, max(1, round(float(np.mean(epochs))))
+    kept = list(chosen)
+    stack = fit_stack([found[candidate.name] for candidate in kept], shop.labels)
+    shares = stack.weights / max(stack.weights.sum(), 1e-12)
+    if (shares < _LEAST_SHARE).any():
+        for candidate, share in zip(chosen, shares, strict=True):
+            if share < _LEAST_SHARE:
+                kept.remove(candidate)
+                next(e for e in entries if e.name == candidate.name).outcome = "weighs nothing on all folds"
+        stack = fit_stack([found[candidate.name] for candidate in kept], shop.labels)
+    tables = [found[candidate.name] for candidate in kept]
+    for candidate in kept:
+        shop.say(f"{candidate.name}: on all rows")
+        whole[candidate.name] = shop.on_all(candidate, stops[candidate.name])
+    for entry in entries:
+        entry.seconds = round(shop.seconds.get(entry.name, 0.0), 2)
+        names = [candidate.name for candidate in kept]
+        entry.weight = float(stack.weights[names.index(entry.name)]) if entry.name in names else 0.0
+    members = [(candidate, whole[candidate.name]) for candidate in kept]
+    return Outcome(members, stack, stack.logits(tables), tables, entries)
+
+
+def speak(line: str) -> None:
+    """Print a line for the watcher, on standard error."""
+    print(f"hotvae: {line}", file=sys.stderr, flush=True)
