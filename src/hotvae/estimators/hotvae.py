@@ -54,7 +54,7 @@ _OF_COLUMN = {"text": "bag", "molecules": "elements"}
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HotVAEClassifier(LabelClassifier):
-    """Multi-label classifier that needs no settings: it finds its own recipe, and learns which labels go together.
+    r"""Multi-label classifier that needs no settings: it finds its own recipe, and learns which labels go together.
 
     It looks at the columns, holds out rows as the model will be used (whole blocks of the map where there are
     coordinates), lets a handful of quick models race (trees, a ridge, networks on several forms of the columns), and
@@ -94,7 +94,7 @@ class HotVAEClassifier(LabelClassifier):
     Attributes
     ----------
     recipe_ : Recipe
-        What was decided, and why: ``print("\\n".join(model.recipe_.lines()))``.
+        What was decided, and why: ``print("\n".join(model.recipe_.lines()))``.
     members_ : list of (Candidate, list of fitted members)
         The models that are stacked.
     stack_ : Stack

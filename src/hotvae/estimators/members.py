@@ -1,4 +1,4 @@
-"""The models that the default stacks: trees, a ridge, direct networks, or a user's own; each quick, each kept as arrays.
+"""The models that the default stacks: trees, a ridge, direct networks, or a user's own; all quick, kept as arrays.
 
 A *candidate* says what to fit and on which form of the features; fitting it on some rows gives a *member*, which has
 logits for rows in that form.
