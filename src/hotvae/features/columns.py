@@ -236,9 +236,7 @@ class ColumnPlan(RowTransformer):
                 f"feature_names must name each of the {table.shape[1]} columns; got {len(names)} names. "
                 "Give one per column."
             )
-        repeated = pd.Index(names)[pd.Index(names).duplicated()].unique()
-        if len(repeated):
-            raise DataError(f"columns must have different names; got {listed(repeated)} twice. Rename one of each.")
+        _check_different(names)
         if table.shape[0] == 0 or table.shape[1] == 0:
             raise DataError(f"features must have rows and columns; got shape {tuple(table.shape)}. Choose some rows.")
         self.feature_names_in = names
@@ -258,6 +256,7 @@ class ColumnPlan(RowTransformer):
             )
         if self._where:
             self._find_degrees(np.column_stack([self._values(table, name) for name in self._where]))
+        _check_different(self.columns_out)
         if not self.columns_out:
             raise DataError(
                 f"features must have a column to learn from; got none ({'; '.join(self.lines())}). Add features."
@@ -435,6 +434,12 @@ class ColumnPlan(RowTransformer):
         if isinstance(table, pd.DataFrame):
             return numeric_matrix(table[[name]])[:, 0]
         return np.asarray(table)[:, self.feature_names_in.index(name)]
+
+
+def _check_different(names: Sequence[str]) -> None:
+    repeated = pd.Index(names)[pd.Index(names).duplicated()].unique()
+    if len(repeated):
+        raise DataError(f"columns must have different names; got {listed(repeated)} twice. Rename one of each.")
 
 
 # --- what a column is ------------------------------------------------------------------------------------
