@@ -550,7 +550,7 @@ def _dates(name: str, column: "pd.Series[Any]") -> tuple[NDArray[np.float64], ND
             f"column {name!r} must hold dates such as 2009-05-31, as in training; got "
             f"{listed(levels[i] for i in wrong)} (rows {listed(rows)}). Correct these cells, or leave them empty."
         )
-    year, day = (np.array([*part, np.nan], dtype=np.float64)[codes] for part in (dates.year, dates.dayofyear))
+    year, day = (np.array([*part, np.nan], dtype=np.float64)[codes] for part in (dates.year, dates.day_of_year))
     return year, day
 
 
