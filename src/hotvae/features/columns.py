@@ -288,7 +288,7 @@ class ColumnPlan(RowTransformer):
         table = self._aligned(features)
         if self.is_sparse:
             numbers: Any = numeric_matrix(table) if isinstance(table, pd.DataFrame) else table
-            return sparse.csr_array(numbers).astype(dtype)
+            return sparse.csr_array(sparse.csr_array(numbers).astype(dtype))
         kinds = set(self.kinds)
         if isinstance(table, np.ndarray) and kinds <= {"place", "number", "binary"}:
             return table.astype(dtype, copy=False)
