@@ -171,6 +171,49 @@ def test_spatial_blocks__number_of_blocks__roughly_met_on_squares_strips_and_lin
     assert spatial_blocks(np.ones((3, 2)), n_blocks=10).tolist() == [0, 0, 0]
 
 
+def test_spatial_blocks__degrees_at_60_north__a_degree_of_longitude_counts_half():
+    """In the band from 60 to 61 degrees north 2.03 degrees of longitude are as long as one of latitude."""
+    places = [[10.0, 60.0], [12.0, 60.0], [12.1, 60.0], [14.0, 60.0], [10.0, 60.9], [10.0, 61.1]]
+    assert spatial_blocks(places, 1.0, degrees=True).tolist() == [0, 0, 2, 2, 0, 1]
+
+
+def test_spatial_blocks__date_line__does_not_part_neighbours():
+    places = np.array([[178.0, 0.0], [179.9, 0.0], [-179.9, 0.0], [-178.1, 0.0], [-177.0, 0.0]])
+    assert spatial_blocks(places, 4.0, degrees=True).tolist() == [0, 0, 0, 0, 1]
+    turned = spatial_blocks(places + (360 * (places < 0)), 4.0, degrees=True)
+    np.testing.assert_array_equal(turned, spatial_blocks(places, 4.0, degrees=True))
+
+
+def test_spatial_blocks__whole_earth__blocks_have_about_equal_areas():
+    """Sites spread evenly over the sphere: a block from pole to pole has as many as its area, but for those cut off."""
+    rng = np.random.default_rng(0)
+    places = np.column_stack([rng.uniform(-180, 180, 40000), np.degrees(np.arcsin(rng.uniform(-1, 1, 40000)))])
+    counts = np.bincount(spatial_blocks(places, n_blocks=200, degrees=True))
+    assert 180 <= len(counts) <= 260
+    assert counts.max() < 1.25 * np.median(counts)
+    flat = np.bincount(spatial_blocks(places, n_blocks=200))
+    assert flat.max() > 1.4 * np.median(flat)
+
+
+@pytest.mark.parametrize("latitude", [0.0, 70.0])
+def test_spatial_blocks__number_in_degrees__roughly_met(latitude):
+    places = np.random.default_rng(0).random((2000, 2)) * (20, 10) + (170, latitude)
+    assert 30 <= spatial_blocks(places, n_blocks=40, degrees=True).max() + 1 <= 60
+    assert spatial_blocks(np.ones((3, 2)), n_blocks=10, degrees=True).tolist() == [0, 0, 0]
+
+
+def test_spatial_splitters__degrees__are_those_of_the_blocks():
+    places = np.column_stack([np.linspace(175, 185, 300) % 360, np.full(300, 60.0)])
+    places[:, 0] -= 360 * (places[:, 0] > 180)
+    blocks = spatial_blocks(places, 0.5, degrees=True)
+    data = Dataset(np.arange(300.0)[:, None], np.ones((300, 1)) * (np.arange(300) % 2)[:, None], coordinates=places)
+    parts = split_dataset(data, kind="block", block_size=0.5, degrees=True)
+    folds = list(SpatialBlockKFold(3, block_size=0.5, degrees=True, random_state=0).split(places, groups=places))
+    drawn = SpatialBlockShuffleSplit(block_size=0.5, degrees=True, random_state=0).split(places, groups=places)
+    for train, test in [(parts.train, parts.test), *folds, *drawn]:
+        assert not set(blocks[train]) & set(blocks[test])
+
+
 def test_spatial_block_kfold__region__no_block_in_both_parts_and_sizes_even():
     places = np.random.default_rng(1).uniform(0, 100, size=(1500, 2))
     blocks = spatial_blocks(places, block_size=12.0)
@@ -393,6 +436,12 @@ def test_splitters__bad_request__is_named(splitter, y, error, message):
             {"block_size": 1.0, "n_blocks": 2},
             ConfigError,
             "exactly one of block_size and n_blocks",
+        ),
+        (
+            [[0.0, 1.0], [50.0, 120.0]],
+            {"n_blocks": 9, "degrees": True},
+            DataError,
+            "places in degrees must be longitude, then latitude (-90 to 90); got [50.0, 120.0] (rows 1)",
         ),
         ([[0.0, 1.0]], {"n_blocks": 0}, ConfigError, "n_blocks must be at least 1; got 0"),
         (

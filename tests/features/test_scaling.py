@@ -194,7 +194,7 @@ def test_state__through_json__transforms_to_the_same_bits(values, soil):
     assert ((abs(spread - 1) < 1e-6) | (spread < 1e-6)).all(), "standardised, or constant"
 
 
-@pytest.mark.parametrize("scaling", ["robust", "quantile", "none"])
+@pytest.mark.parametrize("scaling", ["robust", "quantile", "auto", "none"])
 @given(values=TABLES)
 @settings(max_examples=30, deadline=None)
 def test_state__any_scaling_through_json__transforms_to_the_same_bits(scaling, values):
@@ -206,13 +206,55 @@ def test_state__any_scaling_through_json__transforms_to_the_same_bits(scaling, v
     assert np.isfinite(one).all()
 
 
-@pytest.mark.parametrize("scaling", ["robust", "quantile"])
+@pytest.mark.parametrize("scaling", ["robust", "quantile", "auto"])
 def test_scaler__csr__other_scalings_divide_by_the_largest_too(scaling):
     matrix = sparse.csr_array(np.array([[0, -4.0], [2.0, 1.0]]))
     scaler = FeatureScaler(scaling).fit(matrix)
     np.testing.assert_array_equal(scaler.transform(matrix).toarray(), [[0, -1], [1, 0.25]])
     again = FeatureScaler.from_state(json.loads(json.dumps(scaler.state())))
     np.testing.assert_array_equal(again.transform(matrix).toarray(), [[0, -1], [1, 0.25]])
+
+
+def shapes(n_rows=400):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "normal": rng.normal(20, 4, n_rows),
+            "skewed": rng.lognormal(0, 1.5, n_rows),
+            "uniform": rng.uniform(0, 9, n_rows),
+            "heavy": rng.standard_t(2, n_rows),
+            "few": rng.integers(1, 6, n_rows),
+            "burnt": rng.random(n_rows) < 0.2,
+        }
+    )
+
+
+def test_scaler__auto__each_column_by_its_shape():
+    table = shapes()
+    methods = {"standard": ["normal", "few"], "quantile": ["skewed", "uniform", "heavy"], "none": ["burnt"]}
+    found = FeatureScaler("auto").fit(table).transform(table)
+    for scaling, names in methods.items():
+        alone = FeatureScaler(scaling).fit(table).transform(table)
+        where = [table.columns.get_loc(name) for name in names]
+        np.testing.assert_array_equal(found[:, where], alone[:, where])
+
+
+def test_scaler__auto__zeros_and_ones_with_gaps_stay():
+    found = quietly_fitted(np.array([[0.0], [1.0], [np.nan], [1.0]]), scaling="auto").transform([[0.0], [1.0]])
+    np.testing.assert_array_equal(found, [[0, 0], [1, 0]])
+
+
+def test_scaler__auto__values_too_large_to_square_are_ranked():
+    values = np.concatenate([[1e200, -1e300], np.arange(50.0)])[:, None]
+    assert abs(FeatureScaler("auto").fit(values).transform(values)).max() < 3
+
+
+def test_state__of_before_there_were_degrees__is_read():
+    scaler = FeatureScaler(spatial_units=2).fit(np.array([[0.0, 0.0], [9.0, 1.0]]))
+    state = scaler.state()
+    del state["spatial_degrees"], state["places"]["degrees"]
+    rows = np.array([[3.0, 4.0]])
+    np.testing.assert_array_equal(FeatureScaler.from_state(state).transform(rows), scaler.transform(rows))
 
 
 def test_state__csr__transforms_to_the_same_bits():

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from hotvae import HotVAENetwork, load_model
 from hotvae.baselines.plain import PlainNetClassifier
-from hotvae.errors import ConfigError, ModelError
+from hotvae.errors import ConfigError, DataError, ModelError
 from hotvae.estimators.registry import find_classifier
 from hotvae.features.scaling import FeatureScaler
 from hotvae.features.spatial import SpatialUnits
@@ -62,6 +62,54 @@ def test_units__order_of_training_rows__does_not_turn_the_map():
     """Places are listed from west to east, then from south to north."""
     centres = SpatialUnits(4).fit(SITES[[2, 0, 3, 1]]).centres
     np.testing.assert_allclose(centres, SITES)
+
+
+def test_units__degrees__sites_on_both_sides_of_the_date_line_are_neighbours():
+    sites = np.array([[179.5, -17.0], [-179.5, -17.0], [170.0, -17.0], [-170.0, -17.0]])
+    units = SpatialUnits(4, degrees=True).fit(sites)
+    east, west = units.transform(sites[:2]) * units.scale
+    at = {round(float(longitude), 1): i for i, longitude in enumerate(units.centres[:, 0])}
+    assert east[at[-179.5]] > 0.99 > east[at[170.0]]
+    np.testing.assert_allclose(east[at[-179.5]], west[at[179.5]])
+
+
+def test_units__degrees__cluster_across_the_date_line_has_one_centre_there():
+    sites = np.array([[179.0, 5.0], [-179.0, 5.0], [0.0, 50.0], [2.0, 50.0]])
+    centres = SpatialUnits(2, degrees=True).fit(sites).centres
+    by_latitude = centres[np.argsort(centres[:, 1])]
+    np.testing.assert_allclose(np.abs(by_latitude), [[180, 5], [1, 50]], atol=0.01)  # 180 is -180
+
+
+@pytest.mark.parametrize(("latitude", "counts"), [(0.0, 1.0), (60.0, 0.5), (89.0, np.cos(np.radians(89)))])
+def test_units__degrees__a_degree_of_longitude_shrinks_towards_the_pole(latitude, counts):
+    """The spacing of two places is the way between them: 111.2 km for a degree at the equator, half at 60 degrees."""
+    units = SpatialUnits(2, degrees=True).fit(np.array([[7.0, latitude], [8.0, latitude]]))
+    np.testing.assert_allclose(units.width / 1.5, counts * 6371 * np.pi / 180, rtol=1e-4)
+
+
+@given(st.lists(st.tuples(st.integers(-180, 180), st.integers(-90, 90)), min_size=2), st.integers(1, 8))
+def test_units__degrees_anywhere__are_finite_and_the_same_all_the_way_round(places, n_units):
+    sites = np.array(places, dtype=np.float64)
+    units = SpatialUnits(n_units, degrees=True).fit(sites)
+    values = units.transform(sites)
+    assert np.isfinite(values).all()
+    np.testing.assert_allclose(units.transform(sites + np.array([360, 0])), values, atol=1e-6)
+
+
+def test_scaler__degrees__survive_json_to_the_same_bits():
+    sites = np.random.default_rng(0).uniform(-60, 60, size=(40, 2))
+    scaler = FeatureScaler(spatial_units=5, spatial_columns=(0, 1), spatial_degrees=True).fit(sites)
+    again = FeatureScaler.from_state(json.loads(json.dumps(scaler.state())))
+    assert again.get_params() == scaler.get_params()
+    assert again.transform(sites).tobytes() == scaler.transform(sites).tobytes()
+    flat = FeatureScaler(spatial_units=5, spatial_columns=(0, 1)).fit(sites)
+    assert (flat.transform(sites) != scaler.transform(sites)).any()
+
+
+def test_scaler__latitude_first__is_refused_where_it_shows():
+    sites = np.array([[50.0, 120.0], [51.0, 121.0]])
+    with pytest.raises(DataError, match=r"degrees must be longitude, then latitude.*got \[50.0, 120.0\] \(rows 0, 1\)"):
+        FeatureScaler(spatial_units=2, spatial_degrees=True).fit(sites)
 
 
 @pytest.mark.parametrize("columns", [(-2, -1), ("east", "north"), (1, 2)])
@@ -136,7 +184,9 @@ def test_classifier__encoder_without_numbers__refuses_places():
             HotVAENetwork.from_settings(encoder="set", **{name: value})
 
 
-@pytest.mark.parametrize("wrong", [{"spatial_units": -1}, {"spatial_columns": (1,)}, {"clamp": 1}])
+@pytest.mark.parametrize(
+    "wrong", [{"spatial_units": -1}, {"spatial_columns": (1,)}, {"clamp": 1}, {"spatial_degrees": "yes"}]
+)
 def test_classifier__setting_out_of_range__names_it(wrong):
     model = PlainNetClassifier.from_settings(**wrong)
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be"):

@@ -236,9 +236,7 @@ class ColumnPlan(RowTransformer):
                 f"feature_names must name each of the {table.shape[1]} columns; got {len(names)} names. "
                 "Give one per column."
             )
-        repeated = pd.Index(names)[pd.Index(names).duplicated()].unique()
-        if len(repeated):
-            raise DataError(f"columns must have different names; got {listed(repeated)} twice. Rename one of each.")
+        _check_different(names)
         if table.shape[0] == 0 or table.shape[1] == 0:
             raise DataError(f"features must have rows and columns; got shape {tuple(table.shape)}. Choose some rows.")
         self.feature_names_in = names
@@ -258,6 +256,7 @@ class ColumnPlan(RowTransformer):
             )
         if self._where:
             self._find_degrees(np.column_stack([self._values(table, name) for name in self._where]))
+        _check_different(self.columns_out)
         if not self.columns_out:
             raise DataError(
                 f"features must have a column to learn from; got none ({'; '.join(self.lines())}). Add features."
@@ -289,7 +288,7 @@ class ColumnPlan(RowTransformer):
         table = self._aligned(features)
         if self.is_sparse:
             numbers: Any = numeric_matrix(table) if isinstance(table, pd.DataFrame) else table
-            return sparse.csr_array(numbers, dtype=dtype)
+            return sparse.csr_array(sparse.csr_array(numbers).astype(dtype))
         kinds = set(self.kinds)
         if isinstance(table, np.ndarray) and kinds <= {"place", "number", "binary"}:
             return table.astype(dtype, copy=False)
@@ -437,6 +436,12 @@ class ColumnPlan(RowTransformer):
         return np.asarray(table)[:, self.feature_names_in.index(name)]
 
 
+def _check_different(names: Sequence[str]) -> None:
+    repeated = pd.Index(names)[pd.Index(names).duplicated()].unique()
+    if len(repeated):
+        raise DataError(f"columns must have different names; got {listed(repeated)} twice. Rename one of each.")
+
+
 # --- what a column is ------------------------------------------------------------------------------------
 
 
@@ -545,7 +550,7 @@ def _dates(name: str, column: "pd.Series[Any]") -> tuple[NDArray[np.float64], ND
             f"column {name!r} must hold dates such as 2009-05-31, as in training; got "
             f"{listed(levels[i] for i in wrong)} (rows {listed(rows)}). Correct these cells, or leave them empty."
         )
-    year, day = (np.array([*part, np.nan], dtype=np.float64)[codes] for part in (dates.year, dates.dayofyear))
+    year, day = (np.array([*part, np.nan], dtype=np.float64)[codes] for part in (dates.year, dates.day_of_year))
     return year, day
 
 

@@ -92,8 +92,9 @@ class SpatialUnits:
 
     def fit(self, sites: NDArray[np.float64]) -> SpatialUnits:
         """Spread the places over training sites, of shape (n_samples, 2) without missing values; return itself."""
-        n_places = min(self.n_units, len(np.unique(sites, axis=0)))
         points = self._points(sites)
+        # A pole has many longitudes, and the date line two: what is a millimetre apart is one place.
+        n_places = min(self.n_units, len(np.unique(points.round(6) if self.degrees else points, axis=0)))
         middle = points.mean(axis=0)  # clusters of large numbers that differ little would be rounded away
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
