@@ -37,9 +37,9 @@ _DENSE_BYTES = 400 * 1024**2
 # Scikit-learn holds the targets of all nodes: so many bytes of them are grown at a time.
 _GROWN_BYTES = 1 << 28
 # Walks that go on side by side, rows of them at most, and values of features: few enough for the caches.
-_WALKS, _WALKED_ROWS, _WALKED_VALUES = 1 << 13, 1 << 11, 1 << 20
-# Levels that all walks go down before those that have ended are taken out.
-_LEVELS = 4
+_WALKS, _WALKED_ROWS, _WALKED_VALUES = 1 << 14, 1 << 11, 1 << 20
+# Levels that all walks go down before those that have ended are taken out: at first, and each time after.
+_FIRST_LEVELS, _LEVELS = 8, 4
 # Rows whose leaves are summed at a time, cells of their sums, and bytes of the leaves that are summed together.
 _SUMMED_ROWS, _SUMMED_CELLS, _SUMMED_BYTES = 1 << 14, 1 << 22, 1 << 23
 
@@ -47,10 +47,11 @@ _SUMMED_ROWS, _SUMMED_CELLS, _SUMMED_BYTES = 1 << 14, 1 << 22, 1 << 23
 class _Steps(NamedTuple):
     """The trees as walks need them, node by node (see `Trees._steps`)."""
 
-    column: NDArray[np.int64]  # place of the node's feature in `used`
+    start: NDArray[np.int64]  # where the values of the node's feature start, in a table of `n_rows` a feature
     step: NDArray[np.int64]  # left child << 32, plus 2**32 - 1 - key of the threshold: see `_walk`
     leaf: NDArray[np.int32]  # the row of `shares`; -1 where the node splits
     used: NDArray[np.intp]  # the features that any node looks at
+    n_rows: int  # rows that walk together, at most
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -327,44 +328,46 @@ class Trees:
             Rows of `shares`.
         """
         found = np.empty((features.shape[0], self.n_trees), dtype=np.int32)
-        used = self._steps.used
-        step = min(_WALKED_ROWS, max(1, _WALKED_VALUES // max(1, len(used))))
+        used, step = self._steps.used, self._steps.n_rows
         rows = features if len(used) == self.n_features else features[:, used]
+        values = np.empty((len(used), step), dtype=np.int64)
         for start in range(0, features.shape[0], step):
-            keys = _sort_keys(dense(rows[start : start + step]))
-            trees_at_once = max(1, _WALKS // len(keys))
+            block = dense(rows[start : start + step])
+            n_rows = len(block)
+            values[:, :n_rows] = _sort_keys(block.T)
+            trees_at_once = max(1, _WALKS // n_rows)
             for tree in range(0, self.n_trees, trees_at_once):
                 roots = self._roots[tree : tree + trees_at_once]
-                found[start : start + len(keys), tree : tree + len(roots)] = self._walk(keys, roots)
+                found[start : start + n_rows, tree : tree + len(roots)] = self._walk(values.ravel(), n_rows, roots).T
         return found
 
-    def _walk(self, keys: NDArray[np.int64], roots: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Leaves of rows in some trees, (n_rows, n_roots).
+    def _walk(self, values: NDArray[np.int64], n_rows: int, roots: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Leaves of rows in some trees, (n_roots, n_rows).
 
         Every walk goes down one level at a time with three look-ups and no comparison: a key above the threshold's,
         added to ``step``, carries one into the upper half, which is the left child, and makes it the right one. In a
-        leaf the lower half is 0 and the upper one the leaf itself: nothing carries, and the walk stays.
+        leaf the lower half is 0 and the upper one the leaf itself: nothing carries, and the walk stays. Values stand
+        feature by feature, so that rows that are still together read one stretch of memory.
         """
-        column, step, leaf, _ = self._steps
-        n_rows, n_columns = keys.shape
-        values = keys.ravel()
+        starts, steps, leaf = self._steps[:3]
         at = np.repeat(roots, n_rows)
-        first = np.tile(np.arange(n_rows) * n_columns, len(roots))
+        row = np.tile(np.arange(n_rows), len(roots))
         found = np.empty(len(at), dtype=np.int32)
         walks = np.arange(len(at))
+        n_levels = _FIRST_LEVELS
         while at.size:
-            for _ in range(_LEVELS):
-                cell = column.take(at)
-                cell += first
-                upper = step.take(at)
-                upper += values.take(cell)
-                upper >>= 32
-                at = upper
+            for _ in range(n_levels):
+                cell = starts.take(at)
+                cell += row
+                at = steps.take(at)
+                at += values.take(cell)
+                at >>= 32
             ends = leaf.take(at)
             found[walks] = ends
             on = np.flatnonzero(ends < 0)
-            at, first, walks = at.take(on), first.take(on), walks.take(on)
-        return found.reshape(len(roots), n_rows).T
+            at, row, walks = at.take(on), row.take(on), walks.take(on)
+            n_levels = _LEVELS
+        return found.reshape(len(roots), n_rows)
 
     def _summed(self, leaves: NDArray[np.int32]) -> NDArray[np.float32]:
         """Sum the shares in leaves: in float32, some trees after others, in an order that only the trees decide."""
@@ -395,8 +398,9 @@ class Trees:
         leaf = np.where(splits, -1, np.cumsum(~splits) - 1).astype(np.int32)
         # A forest of roots looks at nothing; its walks look at the first column and stay where they are.
         used = np.unique(self.feature[splits]).astype(np.intp) if splits.any() else np.zeros(1, dtype=np.intp)
-        column = np.where(splits, np.searchsorted(used, self.feature), 0)
-        return _Steps(column, (upper << 32) + lower, leaf, used)
+        n_rows = min(_WALKED_ROWS, max(1, _WALKED_VALUES // len(used)))
+        start = np.where(splits, np.searchsorted(used, self.feature) * n_rows, 0)
+        return _Steps(start, (upper << 32) + lower, leaf, used, n_rows)
 
     @cached_property
     def _groups(self) -> list[tuple[slice, slice]]:
