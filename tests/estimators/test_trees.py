@@ -166,17 +166,19 @@ def test_grow__cap__is_kept(n_rows, n_labels, n_trees, min_leaf, max_bytes):
     assert trees.n_trees == n_trees or not fits
 
 
-def test_grow__cap_by_hand__takes_larger_leaves_first_and_fewer_trees_then():
-    # 1000 leaves of 10 labels fit: 10 trees of 1000 rows have 100 leaves each, with 10 rows or more.
-    assert module._under_cap(1000, 10, 10, 3, 20_000)[:2] == (10, 10)
+def test_grow__cap_by_hand__takes_fewer_trees_then_larger_leaves_then_fewer_trees():
+    # A tree of 1000 rows by 4 has at most 250 leaves, of 20 bytes with 10 labels: 5 kB.
+    assert module._under_cap(1000, 10, 60, 4, 300_000) == (60, 4, "")
+    assert module._under_cap(1000, 10, 60, 4, 200_000)[:2] == (40, 4)
+    # Twenty trees stay; 2000 leaves fit, 100 a tree, of 10 rows or more.
+    assert module._under_cap(1000, 10, 60, 4, 40_000)[:2] == (20, 10)
     # 64 leaves fit, 16 for each of 4 trees.
-    trees, leaf, note = module._under_cap(1000, 10, 10, 3, 1280)
+    trees, leaf, note = module._under_cap(1000, 10, 60, 4, 1280)
     assert (trees, leaf) == (4, 63)
     assert note == (
-        "Trees have leaves of at least 63 rows instead of 3 and 4 trees instead of 10, so that they take at most "
+        "Trees have leaves of at least 63 rows instead of 4 and are 4 instead of 60, so that leaves take at most "
         "0.00122 MB."
     )
-    assert module._under_cap(1000, 10, 10, 3, 10**9) == (10, 3, "")
 
 
 # --- walks ------------------------------------------------------------------------------------------------
