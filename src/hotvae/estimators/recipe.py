@@ -41,7 +41,7 @@ from hotvae.training.settings import Training
 Effort = Literal["quick", "normal", "thorough"]
 
 # A member that makes the stack better by less than this share of its log loss is not worth its time.
-_WORTH = 0.001
+_WORTH = 0.003
 # A member with less than this share of all weights is left out of the model.
 _LEAST_SHARE = 0.03
 # Multiply-adds a second of one ordinary core in a perceptron; turns seconds into work that can be counted.
@@ -119,7 +119,7 @@ def plan_for(n_rows: int, n_features: int, n_labels: int, effort: Effort | float
     batch_size, learning_rate = ((64, 1e-3), (128, 2e-3), (128, 2e-3), (256, 2e-3))[size]
     if 1_500 < n_rows <= 4_000:
         batch_size, learning_rate = 128, 2e-3
-    n_folds, n_seeds = ((5, 3), (4, 1), (3, 1), (2, 1))[size]
+    n_folds, n_seeds = ((5, 2), (4, 1), (3, 1), (2, 1))[size]
     if effort == "quick":
         return Plan(2 if size else 3, 100, 1, 1, 1, 20, batch_size, learning_rate)
     if effort == "normal":
@@ -462,7 +462,7 @@ def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidat
 
     What is quick is fitted as it is. Networks are trained for a third of their epochs; of these the better half, by
     what each adds to the quick ones, is trained in full. Then candidates are chosen one by one: each time the one that
-    makes the stack best, until nothing makes it better by a thousandth.
+    makes the stack best, until nothing makes it better by three thousandths.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ class Stack:
         if found.weights.shape != (n_members,) or {found.temperature.shape, found.bias.shape} != {(n_labels,)}:
             raise ModelError(
                 f"stack must have a weight for each of {n_members} members and two numbers for each of {n_labels} "
-                f"labels; got {len(found.weights)}, {len(found.temperature)} and {len(found.bias)}. Save it anew."
+                f"labels; got {found.weights.size}, {found.temperature.size} and {found.bias.size}. Save it anew."
             )
         return found
 

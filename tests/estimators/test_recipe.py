@@ -1,0 +1,215 @@
+"""The race and what follows: who stays helps, rows are held out honestly, a run that was killed goes on."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from hotvae.errors import ConfigError, TrainingError
+from hotvae.estimators import recipe as recipe_module
+from hotvae.estimators.folds import deal_folds
+from hotvae.estimators.members import Candidate, fit_member, restore_member
+from hotvae.estimators.recipe import (
+    Facts,
+    Forms,
+    Plan,
+    Recipe,
+    Workshop,
+    candidates_for,
+    expected_seconds,
+    follow_recipe,
+    make_forms,
+    plan_for,
+    race,
+)
+from hotvae.features import FeatureScaler, Rows
+from hotvae.training.settings import Training
+
+PLAN = Plan(2, 30, 1, 1, 1, 8, 32, 5e-3)
+RIDGE = Candidate("ridge", "ridge", "values")
+TREES = Candidate("trees", "trees", "values", {"n_trees": 30, "min_leaf": 3})
+NETWORK = Candidate("network", "network", "values", {"widths": (16,), "dropout": 0.0})
+
+
+def table(n=240, seed=0):
+    """Two labels: one linear in the features, one a stripe that only trees find at once."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 3))
+    odds = np.column_stack([2 * x[:, 0] - x[:, 1], np.where(np.abs(x[:, 2]) < 0.7, 3, -3)])
+    return x, (rng.random((n, 2)) < expit(odds)).astype(np.float32)
+
+
+def workshop(x, y, work=PLAN, **others):
+    folds = deal_folds(y, work.n_folds, 0)
+    forms = Forms({"values": FeatureScaler(scaling="none")})
+    return Workshop(forms, x, y, folds, Training(), work, 0, **others)
+
+
+# Plans ----------------------------------------------------------------------------------------------------
+
+
+def test_plan_for__more_effort__more_work_at_every_size():
+    for n_rows in (200, 5_000, 20_000, 200_000):
+        costs = [expected_seconds(plan_for(n_rows, 20, 50, name), n_rows, 20, 50) for name in _EFFORTS]
+        assert costs == sorted(costs)
+
+
+_EFFORTS = ("quick", "normal", "thorough")
+
+
+def test_plan_for__seconds__the_most_thorough_plan_that_fits():
+    by_name = {name: plan_for(2000, 20, 50, name) for name in _EFFORTS}
+    normal = expected_seconds(by_name["normal"], 2000, 20, 50)
+    assert plan_for(2000, 20, 50, 1e6) == by_name["thorough"]
+    assert plan_for(2000, 20, 50, normal + 1) == by_name["normal"]
+    assert plan_for(2000, 20, 50, 0.001) == by_name["quick"]
+
+
+@pytest.mark.parametrize("effort", ["lazy", 0, -3.0])
+def test_plan_for__effort_that_is_none__refused(effort):
+    with pytest.raises(ConfigError, match="effort must"):
+        plan_for(100, 3, 2, effort)
+
+
+def test_candidates_for__places_and_bags__each_gets_what_suits_it():
+    work = plan_for(2000, 13, 50, "normal")
+    survey = candidates_for(Facts(2000, 13, 50, is_bag=False, places=(0, 1)), work)
+    assert [c.form for c in survey if c.kind == "network"][0] == "places"
+    bag = candidates_for(Facts(2000, 900, 50, is_bag=True), work)
+    assert {c.form for c in bag} == {"values"} == set(make_forms(Facts(2000, 900, 50, is_bag=True)))
+    assert {c.kind for c in bag} == {"trees", "ridge", "network"}
+    assert all(c.form in make_forms(Facts(2000, 13, 50, False, (0, 1))) for c in survey)
+
+
+# The race -------------------------------------------------------------------------------------------------
+
+
+def test_race__lines_and_a_stripe__the_ridge_stays_and_trees_add_to_it():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 9))
+    odds = np.column_stack([x[:, :8] @ rng.normal(size=(8, 3)), np.where(np.abs(x[:, 8]) < 0.7, 4, -4)])
+    y = (rng.random((500, 4)) < expit(odds)).astype(np.float32)
+    chosen, (trees, ridge) = race(workshop(x, y), [TREES, RIDGE])
+    assert {candidate.name for candidate in chosen} == {"trees", "ridge"}
+    first, second = (ridge, trees) if ridge.stacked is None else (trees, ridge)
+    assert second.stacked < 0.99 * first.log_loss
+
+
+def test_race__pure_noise__what_adds_nothing_is_left_out():
+    x, y = table(400)
+    noise = Candidate("noise", "ridge", "noise")
+    shop = workshop(x, y)
+    shop.forms.makers["noise"] = _Noise()
+    chosen, entries = race(shop, [TREES, noise])
+    assert [candidate.name for candidate in chosen] == ["trees"]
+    assert entries[1].outcome == "adds nothing"
+
+
+class _Noise(FeatureScaler):
+    def fit(self, features, y=None, *, feature_names=None):
+        return self
+
+    def transform(self, features, dtype=np.float32):
+        return np.random.default_rng(0).normal(size=(len(features), 2)).astype(dtype)
+
+
+def test_race__three_networks__one_is_left_out_after_a_third_of_the_epochs():
+    x, y = table()
+    narrow, wide = (Candidate(f"n{w}", "network", "values", {"widths": (w,), "dropout": 0.0}) for w in (1, 32))
+    work = Plan(2, 30, 3, 1, 1, 15, 32, 5e-3)
+    _, entries = race(workshop(x, y, work), [narrow, wide, NETWORK])
+    outcomes = [entry.outcome for entry in entries]
+    assert outcomes.count("left out after a third of the epochs") == 1
+    assert outcomes.count("stays") == 1
+
+
+# Folds and all rows ---------------------------------------------------------------------------------------
+
+
+def test_follow_recipe__left_out_logits__of_members_that_were_not_shown_the_row():
+    """Labels are coins: who was shown them knows them (trees), who was not cannot."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(200, 3)), (rng.random((200, 2)) < 0.5).astype(np.float32)
+    eager = Candidate("eager", "trees", "values", {"n_trees": 30, "min_leaf": 1})
+    found = follow_recipe(workshop(x, y), [eager])
+    shown = found.members[0][1][0].logits(x.astype(np.float32))
+    assert ((shown > 0) == (y == 1)).mean() > 0.95
+    assert abs(((found.member_logits[0] > 0) == (y == 1)).mean() - 0.5) < 0.1
+
+
+def test_follow_recipe__same_seed__same_bits():
+    x, y = table()
+    first, again = (follow_recipe(workshop(x, y), [TREES, RIDGE, NETWORK]) for _ in range(2))
+    assert (first.left_out == again.left_out).all()
+    rows = x.astype(np.float32)
+    for (_, members), (_, others) in zip(first.members, again.members, strict=True):
+        assert all((a.logits(rows) == b.logits(rows)).all() for a, b in zip(members, others, strict=True))
+
+
+def test_workshop__killed_and_begun_again__goes_on_and_ends_the_same(tmp_path, monkeypatch):
+    x, y = table()
+    candidates = [TREES, RIDGE, NETWORK]
+    undisturbed = follow_recipe(workshop(x, y), candidates)
+    fits = []
+
+    def counted(*args, **kwargs):
+        fits.append(args[0].name)
+        if len(fits) == 4:
+            raise KeyboardInterrupt
+        return fit_member(*args, **kwargs)
+
+    monkeypatch.setattr(recipe_module, "fit_member", counted)
+    with pytest.raises(KeyboardInterrupt):
+        follow_recipe(workshop(x, y, scratch=tmp_path / "state"), candidates)
+    resumed = follow_recipe(workshop(x, y, scratch=tmp_path / "state"), candidates)
+    assert (resumed.left_out == undisturbed.left_out).all()
+    fresh = []
+    monkeypatch.setattr(recipe_module, "fit_member", lambda *a, **k: fresh.append(1) or fit_member(*a, **k))
+    follow_recipe(workshop(x, y), candidates)
+    assert len(fits) - 4 < len(fresh)  # what was fitted before the kill was not fitted again
+
+
+def test_workshop__state_of_other_rows__refused(tmp_path):
+    x, y = table()
+    workshop(x, y, scratch=tmp_path / "state")
+    with pytest.raises(TrainingError, match="state must be of this run"):
+        workshop(x + 1, y, scratch=tmp_path / "state")
+
+
+# Members --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("candidate", [TREES, RIDGE, NETWORK], ids=lambda candidate: candidate.name)
+def test_member__tensors_and_back__same_bits(candidate):
+    x, y = table()
+    rows = Rows(x.astype(np.float32), y)
+    member = fit_member(candidate, rows, rows, PLAN.training(Training()), 0)
+    again = restore_member(candidate, member.tensors(), member.n_epochs)
+    assert (again.logits(rows.features) == member.logits(rows.features)).all()
+    assert again.n_epochs == member.n_epochs
+
+
+@pytest.mark.parametrize("candidate", [TREES, RIDGE, NETWORK], ids=lambda candidate: candidate.name)
+def test_member__a_row_alone__as_in_company(candidate):
+    x, y = table()
+    rows = Rows(x.astype(np.float32), y)
+    member = fit_member(candidate, rows, rows, PLAN.training(Training()), 0)
+    together = member.logits(rows.features)
+    assert all((member.logits(rows.features[i : i + 1]) == together[i]).all() for i in (0, 7, 239))
+
+
+def test_network_member__told_when_to_stop__stops_there():
+    x, y = table()
+    member = fit_member(NETWORK, Rows(x.astype(np.float32), y), None, PLAN.training(Training()), 0, stop=3)
+    assert member.n_epochs == 3
+
+
+def test_recipe__state__same_again_and_lines_tell_all():
+    x, y = table()
+    found = follow_recipe(workshop(x, y), [TREES, RIDGE])
+    told = Recipe(["3 numbers: a, b, c"], "2 folds of single rows", PLAN, found.entries, 0.5)
+    assert Recipe.from_state(told.state()) == told
+    lines = told.lines()
+    assert lines[0] == "columns: 3 numbers: a, b, c"
+    assert lines[1] == "held out: 2 folds of single rows"
+    assert any(line.startswith("trees: log loss") and line.endswith("stays") for line in lines)
+    assert lines[-1].startswith("stack: ")
