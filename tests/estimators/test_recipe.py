@@ -73,7 +73,7 @@ def test_plan_for__effort_that_is_none__refused(effort):
 def test_candidates_for__places_and_bags__each_gets_what_suits_it():
     work = plan_for(2000, 13, 50, "normal")
     survey = candidates_for(Facts(2000, 13, 50, is_bag=False, places=(0, 1)), work)
-    assert [c.form for c in survey if c.kind == "network"][0] == "places"
+    assert next(c.form for c in survey if c.kind == "network") == "places"
     bag = candidates_for(Facts(2000, 900, 50, is_bag=True), work)
     assert {c.form for c in bag} == {"values"} == set(make_forms(Facts(2000, 900, 50, is_bag=True)))
     assert {c.kind for c in bag} == {"trees", "ridge", "network"}
