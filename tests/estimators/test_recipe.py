@@ -182,7 +182,7 @@ def test_workshop__state_of_other_rows__refused(tmp_path):
 def test_member__tensors_and_back__same_bits(candidate):
     x, y = table()
     rows = Rows(x.astype(np.float32), y)
-    member = fit_member(candidate, rows, rows, PLAN.training(Training()), 0)
+    member = fit_member(candidate, rows, rows, PLAN.training(Training(), candidate), 0)
     again = restore_member(candidate, member.tensors(), member.n_epochs)
     assert (again.logits(rows.features) == member.logits(rows.features)).all()
     assert again.n_epochs == member.n_epochs
@@ -192,15 +192,21 @@ def test_member__tensors_and_back__same_bits(candidate):
 def test_member__a_row_alone__as_in_company(candidate):
     x, y = table()
     rows = Rows(x.astype(np.float32), y)
-    member = fit_member(candidate, rows, rows, PLAN.training(Training()), 0)
+    member = fit_member(candidate, rows, rows, PLAN.training(Training(), candidate), 0)
     together = member.logits(rows.features)
     assert all((member.logits(rows.features[i : i + 1]) == together[i]).all() for i in (0, 7, 239))
 
 
-def test_network_member__told_when_to_stop__stops_there():
+def test_race__network__ends_where_its_step_size_is_nothing():
+    """Best at epoch n while it was patient: then 1.7 n epochs to the very end, on folds and on all rows."""
     x, y = table()
-    member = fit_member(NETWORK, Rows(x.astype(np.float32), y), None, PLAN.training(Training()), 0, stop=3)
-    assert member.n_epochs == 3
+    shop = workshop(x, y)
+    patient, _ = shop.on_fold(NETWORK, 0)
+    (chosen,), _ = race(shop, [NETWORK])
+    assert chosen.epochs == max(2, round(1.7 * patient.n_epochs))
+    training = PLAN.training(Training(), chosen)
+    assert (training.max_epochs, training.patience) == (chosen.epochs, 0)
+    assert shop.on_all(chosen)[0].n_epochs == chosen.epochs
 
 
 def test_recipe__state__same_again_and_lines_tell_all():

@@ -47,12 +47,15 @@ class Candidate:
         Which form of the features it takes (:mod:`hotvae.estimators.recipe`).
     settings : dict
         Of the model: of :meth:`Trees.grow`; or ``widths`` and ``dropout`` of the network.
+    epochs : int or None
+        How long a network is trained; None while the race has yet to find out.
     """
 
     name: str
     kind: Kind
     form: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    epochs: int | None = None
 
 
 class Member(Protocol):
@@ -79,7 +82,6 @@ def fit_member(
     training: Training,
     seed: int,
     *,
-    stop: int | None = None,
     own: Any = None,
 ) -> Member:
     """Fit a candidate.
@@ -94,8 +96,6 @@ def fit_member(
         How a network is trained.
     seed : int
         Decides everything that is random.
-    stop : int, optional
-        Without held rows, the epoch after which a network stops: where it was best when rows were held out.
     own : scikit-learn classifier, optional
         The user's own model, for a candidate of kind "own".
 
@@ -109,7 +109,7 @@ def fit_member(
         return RidgeMember.fit(train, training)
     if candidate.kind == "own":
         return OwnMember.fit(own, train, seed)
-    return NetworkMember.fit(candidate, train, held, training, seed, stop)
+    return NetworkMember.fit(candidate, train, held, training, seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,10 +167,8 @@ class NetworkMember:
     n_epochs: int = 0
 
     @classmethod
-    def fit(
-        cls, candidate: Candidate, train: Rows, held: Rows | None, training: Training, seed: int, stop: int | None
-    ) -> NetworkMember:
-        """Train the network by the one loop; the epoch that held rows like best is kept, or the one it is told."""
+    def fit(cls, candidate: Candidate, train: Rows, held: Rows | None, training: Training, seed: int) -> NetworkMember:
+        """Train the network by the one loop; the epoch that held rows like best is kept, without them the last."""
         labels = train.observed()
         n_seen = (~np.isnan(labels)).sum(axis=0)
         start = torch.from_numpy(logit((np.nansum(labels, axis=0) + 0.5) / (n_seen + 1)).astype(np.float32))
@@ -178,9 +176,8 @@ class NetworkMember:
             network = DirectNet(
                 int(train.features.shape[1]), labels.shape[1], initial_logits=start, **candidate.settings
             )
-        history = fit_network(
-            network, {"bce": 1.0}, train.as_type(np.float32), held, training, seed=seed, title=candidate.name, stop=stop
-        )
+        rows = train.as_type(np.float32)
+        history = fit_network(network, {"bce": 1.0}, rows, held, training, seed=seed, title=candidate.name)
         return cls(network, history.best_epoch)
 
     @classmethod

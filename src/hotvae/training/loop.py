@@ -59,7 +59,7 @@ class History:
     best_epoch : int
         The epoch whose weights were kept, counted from 1.
     stopped : str
-        Why training ended: ``"max_epochs"``, ``"patience"``, ``"stop"`` (as it was told) or ``"non-finite loss"``.
+        Why training ended: ``"max_epochs"``, ``"patience"`` or ``"non-finite loss"``.
     """
 
     records: list[dict[str, Any]] = field(default_factory=list)
@@ -110,7 +110,6 @@ def fit_network(
     seed: int = 0,
     title: str = "",
     identity: Any = None,
-    stop: int | None = None,
 ) -> History:
     """Train a network and leave it with the weights of its best epoch, on the CPU.
 
@@ -131,9 +130,6 @@ def fit_network(
         What the progress calls it.
     identity : JSON-able, optional
         What else makes this run what it is; a state file of another identity is refused.
-    stop : int, optional
-        Epoch after which to stop, while the step size falls as it would up to ``max_epochs``: for training anew on all
-        rows what was best at that epoch while some were held out.
 
     Returns
     -------
@@ -195,8 +191,6 @@ def fit_network(
                 state.history.stopped = "max_epochs"
             elif training.patience and validation is not None and epoch - state.history.best_epoch >= training.patience:
                 state.history.stopped = "patience"
-            elif stop is not None and epoch >= stop:
-                state.history.stopped = "stop"
             if state_file is not None:
                 _write_state(job, state, state_file, fingerprint)
             progress.epoch(record)
