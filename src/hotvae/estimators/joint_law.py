@@ -23,11 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from hotvae.config import MessagesConfig
 from hotvae.errors import DataError
 from hotvae.features import Rows
 from hotvae.graph import check_graph
-from hotvae.net.messages import Messages, MessagesConfig
-from hotvae.training.loop import History, fit_network
+from hotvae.net.messages import Messages
+from hotvae.training.loop import fit_network
 from hotvae.training.prediction import owned_randomness, predict_network, torch_threads
 from hotvae.training.settings import Training
 
@@ -44,6 +45,8 @@ _DRAWS_PER_ORDER = 25
 # Of what messages gain, the most that drawing labels in blocks may lose.
 _BLOCK_LOSS = 0.02
 _N_BLOCK_ROWS = 256
+# Labels up to which every pair may have an edge of its own.
+_MOST_PAIRS = 2000
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ class JointLaw:
     n_labels : int
         Labels.
     scores : list of dict
-        One entry per candidate and stage: its settings, ``n_epochs``, ``nll`` (negative joint log likelihood of
-        held-out rows, per label), ``independent`` (the same without messages), ``chosen``.
+        One entry per candidate and stage: its settings, ``share_of_epochs``, ``n_folds``, ``nll`` (negative
+        joint log likelihood of held-out rows, per label), ``independent`` (the same without messages), ``chosen``.
     n_blocks : int
         Blocks of labels that :meth:`sample` draws one after the other; labels of a block do not hear each other.
     block_loss : dict of int to float
@@ -136,13 +139,13 @@ class JointLaw:
         graph : array of bool, shape (n_labels, n_labels), optional
             Label graph with self-edges; where it lacks edges, labels speak along its edges alone.
         candidates : sequence of Candidate, optional
-            What to try; by default a short list for this many rows and labels.
+            What to try; by default :func:`default_candidates`.
         training : Training, optional
             Device and threads; epochs, steps and patience are this step's own.
         seed : int
             Decides everything random.
         effort : float
-            Epochs and candidates: 1 is the usual, less is cheaper.
+            Epochs: 1 is the usual number, less is cheaper.
 
         Returns
         -------
@@ -156,13 +159,12 @@ class JointLaw:
             edges = None
         folds = _folds(held, n_rows)
         search = _Search(rows, edges, training or Training(), seed, effort)
-        tried = tuple(candidates) if candidates is not None else default_candidates(n_rows, n_labels, edges, effort)
+        tried = tuple(candidates) if candidates is not None else default_candidates(n_labels, edges)
         threads = search.training.n_threads
         found = search.choose(tried, folds)
         if found is None:
             return cls(None, n_labels, search.scores, n_threads=threads)
-        candidate, n_epochs = found
-        messages, _ = search.fit(candidate, rows, None, n_epochs)
+        messages = search.fit(found, rows)
         law = cls(messages, n_labels, search.scores, n_labels, n_threads=threads)
         held_rows = rows[folds[0][:_N_BLOCK_ROWS]]
         block_loss = law._losses_of_blocks(held_rows, seed)
@@ -282,7 +284,13 @@ class JointLaw:
         """Return what :meth:`from_tensors` needs beside the weights; JSON-able."""
         shape = None if self.messages is None else asdict(self.messages.config)
         losses = [[n, loss] for n, loss in self.block_loss.items()]
-        return {"config": shape, "n_labels": self.n_labels, "scores": self.scores, "n_blocks": self.n_blocks, "block_loss": losses}
+        return {
+            "config": shape,
+            "n_labels": self.n_labels,
+            "scores": self.scores,
+            "n_blocks": self.n_blocks,
+            "block_loss": losses,
+        }
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], notes: Mapping[str, Any], n_threads: int | None = 1) -> Self:
@@ -291,9 +299,7 @@ class JointLaw:
         if notes["config"] is not None:
             messages = Messages.from_state(MessagesConfig(**notes["config"]), int(notes["n_labels"]), tensors)
         losses = {int(n): float(loss) for n, loss in notes["block_loss"]}
-        return cls(
-            messages, int(notes["n_labels"]), list(notes["scores"]), int(notes["n_blocks"]), losses, n_threads
-        )
+        return cls(messages, int(notes["n_labels"]), list(notes["scores"]), int(notes["n_blocks"]), losses, n_threads)
 
     # --- the chain rule ---------------------------------------------------------------------------------
 
@@ -355,19 +361,15 @@ class JointLaw:
 # --- choosing ------------------------------------------------------------------------------------------------
 
 
-def default_candidates(
-    n_rows: int, n_labels: int, graph: NDArray[np.bool_] | None = None, effort: float = 1.0
-) -> tuple[Candidate, ...]:
+def default_candidates(n_labels: int, graph: NDArray[np.bool_] | None = None) -> tuple[Candidate, ...]:
     """Ways to speak that are worth a try, the likeliest first.
 
     Parameters
     ----------
-    n_rows, n_labels : int
-        Rows and labels.
+    n_labels : int
+        Labels.
     graph : ndarray of bool, optional
         A label graph that lacks edges: labels speak along its edges alone.
-    effort : float
-        Below 1 the list is shorter.
 
     Returns
     -------
@@ -380,12 +382,13 @@ def default_candidates(
     causes = MessagesConfig(edges="none")
     tried = [
         Candidate(causes),
+        Candidate(replace(causes, edges="shared")),
         Candidate(replace(causes, n_rounds=1)),
-        Candidate(replace(causes, n_causes=32)),
-        Candidate(replace(causes, gated=False)),
-        Candidate(replace(causes, n_causes=6, gated=False), weight_decay=3.0),
+        Candidate(replace(causes, n_causes=16, gated=False), weight_decay=3.0),
     ]
-    return tuple(tried[: max(1, round(effort * len(tried)))])
+    if n_labels > _MOST_PAIRS:
+        tried = [candidate for candidate in tried if candidate.config.edges == "none"]
+    return tuple(tried)
 
 
 @dataclass
@@ -399,64 +402,59 @@ class _Search:
     effort: float
     scores: list[dict[str, Any]] = field(default_factory=list)
 
-    def fit(
-        self, candidate: Candidate, train: Rows, validation: Rows | None, n_epochs: int
-    ) -> tuple[Messages, History]:
-        """Train one candidate, from the same start whatever was tried before."""
+    def fit(self, candidate: Candidate, train: Rows, share: float = 1.0) -> Messages:
+        """Train one candidate for a share of its epochs, from the same start whatever was tried before.
+
+        No epoch is chosen: messages that go the whole way of their schedule under decay do better on new rows than
+        those of the best epoch for a few held-out ones.
+        """
         n_labels, n_features = train.observed().shape[1], train.features.shape[1]
         with owned_randomness(self.seed, 0):
             edges = None if self.graph is None else torch.from_numpy(self.graph)
             messages = Messages(n_labels, n_features, candidate.config, edges)
         training = self.training.but(
-            max_epochs=n_epochs,
+            max_epochs=max(3, round(share * self.effort * (40 if len(self.rows) < 4000 else 25))),
             batch_size=32 if len(train) < 1000 else 64 if len(train) < 4000 else 128,
             learning_rate=candidate.learning_rate,
             weight_decay=candidate.weight_decay,
-            patience=max(4, n_epochs // 4),
             selection_metric="log_loss",
             precision="float32",
         )
-        history = fit_network(messages, _WEIGHTS, train, validation, training, seed=self.seed, title="joint law")
-        return messages, history
+        fit_network(messages, _WEIGHTS, train, None, training, seed=self.seed, title="joint law")
+        return messages
 
-    def choose(self, candidates: Sequence[Candidate], folds: list[NDArray[np.intp]]) -> tuple[Candidate, int] | None:
-        """Return the best candidate and its epochs; None where labels are best left independent.
+    def choose(self, candidates: Sequence[Candidate], folds: list[NDArray[np.intp]]) -> Candidate | None:
+        """Return the best candidate; None where labels are best left independent.
 
-        All run a short race on one fold; the best two run the whole way, with few rows on several folds.
+        All run a short race on one fold; the best two run the whole way, with few rows on more folds.
         """
-        n_epochs = max(4, round(40 * self.effort))
         if len(candidates) > 2:
-            short = [self._score(candidate, folds[:1], max(4, n_epochs // 4))[1].mean() for candidate in candidates]
+            short = [self._score(candidate, folds[:1], 0.3).mean() for candidate in candidates]
             candidates = [candidates[i] for i in np.argsort(short, kind="stable")[:2]]
-        used = folds if len(self.rows) < 4000 else folds[:1]
-        full = [self._score(candidate, used, n_epochs) for candidate in candidates]
-        best = int(np.argmin([nll.mean() for _, nll in full]))
-        epochs, nll = full[best]
-        gain = np.concatenate([_independent_nll(self.rows[fold]) for fold in used]) - nll
+        used = folds[: 3 if len(self.rows) < 1000 else 1]
+        full = [self._score(candidate, used, 1.0) for candidate in candidates]
+        best = int(np.argmin([nll.mean() for nll in full]))
+        gain = np.concatenate([_independent_nll(self.rows[fold]) for fold in used]) - full[best]
         # A gain that is smaller than its standard error may be luck, and messages must never do harm.
         if gain.mean() <= gain.std() / math.sqrt(len(gain)):
             return None
         self.scores[best - len(full)]["chosen"] = True
-        return candidates[best], epochs
+        return candidates[best]
 
-    def _score(
-        self, candidate: Candidate, folds: list[NDArray[np.intp]], n_epochs: int
-    ) -> tuple[int, NDArray[np.float64]]:
-        """Train on all but each fold; return the epochs it took and the joint NLL of every held-out row."""
-        parts, epochs, n_observed, independent = [], [], 0, 0.0
+    def _score(self, candidate: Candidate, folds: list[NDArray[np.intp]], share: float) -> NDArray[np.float64]:
+        """Train on all but each fold; return the joint NLL of every held-out row."""
+        parts, n_observed, independent = [], 0, 0.0
         for fold in folds:
-            held = self.rows[fold]
-            rest = np.setdiff1d(np.arange(len(self.rows)), fold)
-            messages, history = self.fit(candidate, self.rows[rest], held, n_epochs)
-            parts.append(JointLaw(messages, held.observed().shape[1], n_threads=self.training.n_threads)._expected_nll(held, self.seed))
-            epochs.append(history.best_epoch)
+            held, rest = self.rows[fold], np.setdiff1d(np.arange(len(self.rows)), fold)
+            law = JointLaw(self.fit(candidate, self.rows[rest], share), held.observed().shape[1])
+            parts.append(law._expected_nll(held, self.seed))
             n_observed += int((~np.isnan(held.observed())).sum())
             independent += float(_independent_nll(held).sum())
         nll = np.concatenate(parts)
-        record = candidate.described() | {"n_epochs": n_epochs, "n_folds": len(folds), "best_epochs": epochs}
-        record |= {"nll": float(nll.sum()) / n_observed, "independent": independent / n_observed, "chosen": False}
+        record = candidate.described() | {"share_of_epochs": share, "n_folds": len(folds), "chosen": False}
+        record |= {"nll": float(nll.sum()) / n_observed, "independent": independent / n_observed}
         self.scores.append(record)
-        return max(1, round(float(np.mean(epochs)))), nll
+        return nll
 
 
 # --- small pieces --------------------------------------------------------------------------------------------

@@ -6,71 +6,20 @@ rounds reach order n + 1. With nothing known there is no news, and every logit i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from hotvae.config import require_choice, require_count, require_flag, require_share
+from hotvae.config import MessagesConfig
 from hotvae.net.conditional import split_labels
 from hotvae.net.losses import bce_loss, intermediate_loss
 from hotvae.types import Features, GraphMask, Labels, LayerLogits, Logits, PerSample, Probs
-
-Edges = Literal["none", "shared", "signed"]
 
 # Of what a belief moved by, the share that is passed on when training starts: tanh of this.
 _FIRST_PASSING = 0.5
 # Spread of the senders' weights when training starts; the receivers' start at 0.
 _FIRST_SEND = 0.3
-
-
-@dataclass(frozen=True)
-class MessagesConfig:
-    """Through what labels speak, and how often.
-
-    Attributes
-    ----------
-    n_rounds : int
-        Rounds of messages; they learn correlations of order n + 1.
-    edges : {"none", "shared", "signed"}
-        Edges of the label graph: none; one weight for a pair of labels, both ways; or four, as presence and absence of
-        a label need not be mirror images, nor what i tells j and j tells i. Memory grows with the square of labels.
-    n_causes : int
-        Hidden causes that labels share: edges of low rank, whose memory grows with labels only; 0 is none.
-    tied : bool
-        Whether a label hears a cause as strongly as it speaks of it, so that there are half as many weights.
-    gated : bool
-        Whether the features decide how much each cause counts, so that edges change with them.
-    hub_width : int
-        Units of a hub that every label talks to; 0 is none.
-    dropout : float
-        Share of known labels that are not heard, in training.
-
-    Examples
-    --------
-    >>> MessagesConfig(n_rounds=0)
-    Traceback (most recent call last):
-    ...
-    hotvae.errors.ConfigError: n_rounds must be a whole number of at least 1; got 0. Choose an allowed value.
-    """
-
-    n_rounds: int = 2
-    edges: Edges = "shared"
-    n_causes: int = 16
-    tied: bool = True
-    gated: bool = True
-    hub_width: int = 0
-    dropout: float = 0.1
-
-    def __post_init__(self) -> None:
-        for name, least in (("n_rounds", 1), ("n_causes", 0), ("hub_width", 0)):
-            require_count(name, getattr(self, name), least)
-        require_choice("edges", self.edges, get_args(Edges))
-        require_share("dropout", self.dropout)
-        for name in ("tied", "gated"):
-            require_flag(name, getattr(self, name))
 
 
 class Messages(nn.Module):
@@ -93,13 +42,12 @@ class Messages(nn.Module):
     .. math::
 
         \text{logit}^t_i = b_i &+ \sum_{j \ne i} E_{ij} s^t_j + D_{ij} |s^t_j| \\
-            &+ \sum_r q_{ir} \, a_r(x) \, z_r, \quad z = A^{-1} \Big(a(x) \odot \sum_j k_j s^t_j\Big), \quad
-               A = I + \sum_j m_j p_j (1 - p_j) (a \odot k_j)(a \odot k_j)^\top \\
-            &+ h_i \cdot \big(\mathrm{relu}(H [s^t, m]) \odot (1 + \tanh G x)\big),
+            &+ q_i \cdot \Big((1 + \tanh A x) \odot \sum_j k_j s^t_j\Big) \\
+            &+ h_i \cdot \big((1 + \tanh G x) \odot \mathrm{relu}(H [s^t, m])\big),
 
-    the edges (:math:`E + D` for presence, :math:`E - D` for absence), the causes and the hub. :math:`z` is a Newton
-    step to the mode of hidden causes with a standard normal prior: two known labels that say the same are not heard
-    twice. Then a belief that moved becomes news,
+    the edges (:math:`E + D` for presence, :math:`E - D` for absence), the causes and the hub. Tied causes have
+    :math:`q_i = w \odot k_i`: with one strength w for each cause, labels that share it speak alike both ways.
+    Then a belief that moved becomes news,
 
     .. math:: s^{t+1}_i = s^0_i + \tanh(c_{t, m_i}) \, (\sigma(\text{logit}^t_i) - p_i),
 
@@ -118,9 +66,7 @@ class Messages(nn.Module):
     conditional = True
     selects_by_given = True
 
-    def __init__(
-        self, n_labels: int, n_features: int, config: MessagesConfig, graph: GraphMask | None = None
-    ) -> None:
+    def __init__(self, n_labels: int, n_features: int, config: MessagesConfig, graph: GraphMask | None = None) -> None:
         super().__init__()
         self.config = config
         self.graph: Tensor
@@ -133,7 +79,8 @@ class Messages(nn.Module):
         if config.n_causes:
             self.send = nn.Parameter(_FIRST_SEND * torch.randn(n_labels, config.n_causes))
             self.hear = nn.Parameter(torch.zeros(1 if config.tied else n_labels, config.n_causes))
-            self.cause_gate = _silent(n_features, config.n_causes) if config.gated else None
+        if config.n_causes and config.gated:
+            self.cause_gate = _silent(n_features, config.n_causes)
         if config.hub_width:
             self.hub_in = nn.Linear(2 * n_labels, config.hub_width, bias=False)
             self.hub_gate = _silent(n_features, config.hub_width)
@@ -161,7 +108,7 @@ class Messages(nn.Module):
         features : Tensor of shape (batch, feature)
             Features, on about the same scale.
         given : Tensor of shape (batch, label), or (draw, batch, label)
-            1 and 0 for given labels, NaN for all others. All draws of a row give the same labels, of any value.
+            1 and 0 for given labels, NaN for all others. Draws go together through one pass.
 
         Returns
         -------
@@ -176,8 +123,8 @@ class Messages(nn.Module):
             heard = (torch.rand_like(first) >= config.dropout).to(first.dtype)
             known, first = known * heard, first * heard
         edges = self._edges()
-        mode = self._mode_of_causes(probs, features, known.reshape(-1, *probs.shape)[0])
-        loudness = 1 + torch.tanh(self.hub_gate(features)) if config.hub_width else None
+        cause_loudness = 1 + torch.tanh(self.cause_gate(features)) if config.n_causes and config.gated else 1.0
+        hub_loudness = 1 + torch.tanh(self.hub_gate(features)) if config.hub_width else 1.0
 
         news, rounds = first, []
         for round_ in range(config.n_rounds):
@@ -186,12 +133,11 @@ class Messages(nn.Module):
                 moved = moved + news @ edges.T
                 if config.edges == "signed":
                     moved = moved + news.abs() @ (self.edge_difference * self.graph).T
-            if mode is not None:
-                # (..., batch, label) -> (..., batch, rank) -> (..., batch, label)
-                causes = torch.einsum("brs,...bs->...br", mode, news @ self.send)
+            if config.n_causes:
+                causes = (news @ self.send) * cause_loudness
                 moved = moved + causes @ (self.send * self.hear if config.tied else self.hear).T
-            if loudness is not None:
-                units = torch.relu(self.hub_in(torch.cat([news, known], dim=-1))) * loudness
+            if config.hub_width:
+                units = torch.relu(self.hub_in(torch.cat([news, known], dim=-1))) * hub_loudness
                 moved = moved + units @ self.hub_out.T
             rounds.append(base_logits + moved)
             if round_ < config.n_rounds - 1:
@@ -204,22 +150,6 @@ class Messages(nn.Module):
             return None
         edges = self.edge * self.graph
         return (edges + edges.T) / 2 if self.config.edges == "shared" else edges
-
-    def _mode_of_causes(
-        self, probs: Probs, features: Features, known: Labels
-    ) -> Float[Tensor, "batch rank rank"] | None:
-        """What the causes become for each unit of news that they hear: ``a A^-1 a`` of each row."""
-        if not self.config.n_causes:
-            return None
-        rank = self.config.n_causes
-        pairs = (self.send.unsqueeze(2) * self.send.unsqueeze(1)).flatten(1)  # (label, rank * rank)
-        precision = ((known * probs * (1 - probs)) @ pairs).unflatten(-1, (rank, rank))
-        unit = torch.eye(rank, dtype=probs.dtype, device=probs.device)
-        if self.cause_gate is None:
-            return torch.linalg.inv(unit + precision)
-        gate = 1 + torch.tanh(self.cause_gate(features))
-        both = gate.unsqueeze(2) * gate.unsqueeze(1)
-        return torch.linalg.inv(unit + precision * both) * both
 
     def loss(self, features: Features, labels: Labels, base_logits: Logits) -> dict[str, PerSample]:
         """Cross entropy of the labels that were not given, a random part of each row; after the last round and before.
