@@ -5,8 +5,8 @@ answers three questions: the logits of labels given others (:meth:`JointLaw.logi
 set by the chain rule in a few random orders (:meth:`JointLaw.log_likelihood`), and draws that follow the same chain
 (:meth:`JointLaw.sample`).
 
-The messages are learned on *out-of-fold* base logits: a base is hardly ever surprised by rows that it was fitted to. How
-many rounds, through what labels speak and how much weights decay are chosen by the joint likelihood of held-out rows,
+The messages are learned on *out-of-fold* base logits: a base is hardly ever surprised by rows that it was fitted to.
+How many rounds, through what labels speak and how much weights decay are chosen by the joint likelihood of held-out rows,
 and where no messages improve it there are none: labels are independent then.
 """
 
@@ -45,6 +45,8 @@ _DRAWS_PER_ORDER = 25
 # Of what messages gain, the most that drawing labels in blocks may lose.
 _BLOCK_LOSS = 0.02
 _N_BLOCK_ROWS = 256
+# Rows that bear more weights and need fewer passes.
+_MANY_ROWS = 4000
 # Labels up to which every pair may have an edge of its own.
 _MOST_PAIRS = 2000
 
@@ -159,7 +161,7 @@ class JointLaw:
             edges = None
         folds = _folds(held, n_rows)
         search = _Search(rows, edges, training or Training(), seed, effort)
-        tried = tuple(candidates) if candidates is not None else default_candidates(n_labels, edges)
+        tried = tuple(candidates) if candidates is not None else default_candidates(n_rows, n_labels, edges)
         threads = search.training.n_threads
         found = search.choose(tried, folds)
         if found is None:
@@ -361,13 +363,13 @@ class JointLaw:
 # --- choosing ------------------------------------------------------------------------------------------------
 
 
-def default_candidates(n_labels: int, graph: NDArray[np.bool_] | None = None) -> tuple[Candidate, ...]:
+def default_candidates(n_rows: int, n_labels: int, graph: NDArray[np.bool_] | None = None) -> tuple[Candidate, ...]:
     """Ways to speak that are worth a try, the likeliest first.
 
     Parameters
     ----------
-    n_labels : int
-        Labels.
+    n_rows, n_labels : int
+        Rows and labels: many rows bear more weights, many labels no edge for every pair.
     graph : ndarray of bool, optional
         A label graph that lacks edges: labels speak along its edges alone.
 
@@ -380,12 +382,16 @@ def default_candidates(n_labels: int, graph: NDArray[np.bool_] | None = None) ->
         both = [replace(along, edges=kind, n_rounds=n) for n in (2, 1, 3) for kind in ("shared", "signed")]
         return tuple(Candidate(config, weight_decay=0.1) for config in both)
     causes = MessagesConfig(edges="none")
-    tried = [
-        Candidate(causes),
-        Candidate(replace(causes, edges="shared")),
-        Candidate(replace(causes, n_rounds=1)),
-        Candidate(replace(causes, n_causes=16, gated=False), weight_decay=3.0),
-    ]
+    pairs = replace(causes, edges="shared")
+    tried = [Candidate(pairs), Candidate(causes), Candidate(pairs, weight_decay=0.1)]
+    if n_rows < _MANY_ROWS:
+        tried += [
+            Candidate(replace(causes, n_rounds=1)),
+            Candidate(replace(causes, n_causes=16, gated=False), weight_decay=3.0),
+        ]
+    else:
+        most = replace(pairs, edges="signed", hub_width=128)
+        tried += [Candidate(replace(most, n_rounds=n), 3e-3, 0.1) for n in (2, 1)]
     if n_labels > _MOST_PAIRS:
         tried = [candidate for candidate in tried if candidate.config.edges == "none"]
     return tuple(tried)
@@ -413,8 +419,8 @@ class _Search:
             edges = None if self.graph is None else torch.from_numpy(self.graph)
             messages = Messages(n_labels, n_features, candidate.config, edges)
         training = self.training.but(
-            max_epochs=max(3, round(share * self.effort * (40 if len(self.rows) < 4000 else 25))),
-            batch_size=32 if len(train) < 1000 else 64 if len(train) < 4000 else 128,
+            max_epochs=max(3, round(share * self.effort * (40 if len(self.rows) < _MANY_ROWS else 25))),
+            batch_size=32 if len(train) < 1000 else 64 if len(train) < _MANY_ROWS else 128,
             learning_rate=candidate.learning_rate,
             weight_decay=candidate.weight_decay,
             selection_metric="log_loss",
