@@ -6,8 +6,8 @@ set by the chain rule in a few random orders (:meth:`JointLaw.log_likelihood`), 
 (:meth:`JointLaw.sample`).
 
 The messages are learned on *out-of-fold* base logits: a base is hardly ever surprised by rows that it was fitted to.
-How many rounds, through what labels speak and how much weights decay are chosen by the joint likelihood of held-out rows,
-and where no messages improve it there are none: labels are independent then.
+How many rounds, through what labels speak and how much weights decay are chosen by the joint likelihood of held-out
+rows, and where no messages improve it there are none: labels are independent then.
 """
 
 from __future__ import annotations
