@@ -9,6 +9,7 @@ from hotvae import HotVAENetwork, Training
 from hotvae.config import (
     RECIPES,
     LossWeights,
+    MessagesConfig,
     NetConfig,
     find_recipe,
     picked,
@@ -232,3 +233,18 @@ def test_find_recipe__paper__has_no_addition_of_ours_and_is_a_copy():
 def test_find_recipe__unknown__is_refused():
     with pytest.raises(ConfigError, match=r"^recipe must be one of 'best', 'paper'; got 'own'"):
         find_recipe("own")
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"n_rounds": 0}, "n_rounds must be a whole number of at least 1; got 0"),
+        ({"n_causes": -1}, "n_causes must be a whole number of at least 0; got -1"),
+        ({"edges": "both"}, "edges must be one of 'none', 'shared', 'signed'; got 'both'"),
+        ({"dropout": 1.0}, "dropout must be a share from 0 up to, not including, 1; got 1.0"),
+        ({"tied": 1}, "tied must be True or False; got 1"),
+    ],
+)
+def test_messages_config__value_out_of_range__says_what_is_allowed(settings, match):
+    with pytest.raises(ConfigError, match=match):
+        MessagesConfig(**settings)

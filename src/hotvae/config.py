@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 from hotvae.errors import ConfigError, listed
 
 LabelEncoderKind = Literal["mlp", "tokens"]
+Edges = Literal["none", "shared", "signed"]
 RowKind = Literal["numbers", "tokens", "ordered tokens"]
 """What the features of a row have become: a vector, or numbered tokens without or with an order."""
 
@@ -169,6 +170,53 @@ class NetConfig:
     def latent_width(self) -> int:
         """Numbers of one latent token."""
         return self.latent_dim or self.dim
+
+
+@dataclass(frozen=True)
+class MessagesConfig:
+    """Through what labels speak, and how often.
+
+    Attributes
+    ----------
+    n_rounds : int
+        Rounds of messages; they learn correlations of order n + 1.
+    edges : {"none", "shared", "signed"}
+        Edges of the label graph: none; one weight for a pair of labels, both ways; or four, as presence and absence of
+        a label need not be mirror images, nor what i tells j and j tells i. Memory grows with the square of labels.
+    n_causes : int
+        Hidden causes that labels share: edges of low rank, whose memory grows with labels only; 0 is none.
+    tied : bool
+        Whether a label hears a cause as strongly as it speaks of it, so that there are half as many weights.
+    gated : bool
+        Whether the features decide how much each cause counts, so that edges change with them.
+    hub_width : int
+        Units of a hub that every label talks to; 0 is none.
+    dropout : float
+        Share of known labels that are not heard, in training.
+
+    Examples
+    --------
+    >>> MessagesConfig(n_rounds=0)
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: n_rounds must be a whole number of at least 1; got 0. Choose an allowed value.
+    """
+
+    n_rounds: int = 2
+    edges: Edges = "shared"
+    n_causes: int = 32
+    tied: bool = True
+    gated: bool = True
+    hub_width: int = 0
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_rounds", 1), ("n_causes", 0), ("hub_width", 0)):
+            require_count(name, getattr(self, name), least)
+        require_choice("edges", self.edges, get_args(Edges))
+        require_share("dropout", self.dropout)
+        for name in ("tied", "gated"):
+            require_flag(name, getattr(self, name))
 
 
 @dataclass(frozen=True)

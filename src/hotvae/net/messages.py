@@ -1,0 +1,179 @@
+"""Messages that carry news: labels tell each other what the features did not foretell, over n rounds.
+
+What is news about a label is its *surprise*: how far it is from what the features said. A known label sends its
+surprise to others; an unknown one that came to believe something else passes that on in the next round, so that n
+rounds reach order n + 1. With nothing known there is no news, and every logit is exactly that of the features.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from hotvae.config import MessagesConfig
+from hotvae.net.conditional import split_labels
+from hotvae.net.losses import bce_loss, intermediate_loss
+from hotvae.types import Features, GraphMask, Labels, LayerLogits, Logits, PerSample, Probs
+
+# Of what a belief moved by, the share that is passed on when training starts: tanh of this.
+_FIRST_PASSING = 0.5
+# Spread of the senders' weights when training starts; the receivers' start at 0.
+_FIRST_SEND = 0.3
+
+
+class Messages(nn.Module):
+    r"""News between labels; any base says what the features foretell.
+
+    Parameters
+    ----------
+    n_labels, n_features : int
+        Labels; columns of the features that decide how much causes and hub count.
+    config : MessagesConfig
+        Through what labels speak.
+    graph : Tensor of bool, shape (label, label), optional
+        Label graph: edges are 0 where it has none. None is the complete graph. Causes and hub know no graph.
+
+    Notes
+    -----
+    With :math:`p = \sigma(b)` what the base logits :math:`b` foretell, :math:`m` the mask of known labels and
+    :math:`s^0 = m (y - p)` their surprises, round t moves the belief in label i to
+
+    .. math::
+
+        \text{logit}^t_i = b_i &+ \sum_{j \ne i} E_{ij} s^t_j + D_{ij} |s^t_j| \\
+            &+ q_i \cdot \Big((1 + \tanh A x) \odot \sum_j k_j s^t_j\Big) \\
+            &+ h_i \cdot \big((1 + \tanh G x) \odot \mathrm{relu}(H [s^t, m])\big),
+
+    the edges (:math:`E + D` for presence, :math:`E - D` for absence), the causes and the hub. Tied causes have
+    :math:`q_i = w \odot k_i`: with one strength w for each cause, labels that share it speak alike both ways.
+    Then a belief that moved becomes news,
+
+    .. math:: s^{t+1}_i = s^0_i + \tanh(c_{t, m_i}) \, (\sigma(\text{logit}^t_i) - p_i),
+
+    with one c for unknown labels, which pass on what they learned, and one for known ones, whose news shrinks as far as
+    others foretold it. All that labels hear starts at 0: untrained messages change nothing.
+
+    Examples
+    --------
+    >>> import torch
+    >>> messages = Messages(3, 2, MessagesConfig())
+    >>> base, features = torch.randn(5, 3), torch.randn(5, 2)
+    >>> messages(base, features, torch.full((5, 3), torch.nan)).shape
+    torch.Size([2, 5, 3])
+    """
+
+    conditional = True
+    selects_by_given = True
+
+    def __init__(self, n_labels: int, n_features: int, config: MessagesConfig, graph: GraphMask | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.graph: Tensor
+        if config.edges != "none":
+            others = ~torch.eye(n_labels, dtype=torch.bool)
+            self.register_buffer("graph", others if graph is None else graph & others)
+            self.edge = nn.Parameter(torch.zeros(n_labels, n_labels))
+        if config.edges == "signed":
+            self.edge_difference = nn.Parameter(torch.zeros(n_labels, n_labels))
+        if config.n_causes:
+            self.send = nn.Parameter(_FIRST_SEND * torch.randn(n_labels, config.n_causes))
+            self.hear = nn.Parameter(torch.zeros(1 if config.tied else n_labels, config.n_causes))
+        if config.n_causes and config.gated:
+            self.cause_gate = _silent(n_features, config.n_causes)
+        if config.hub_width:
+            self.hub_in = nn.Linear(2 * n_labels, config.hub_width, bias=False)
+            self.hub_gate = _silent(n_features, config.hub_width)
+            self.hub_out = nn.Parameter(torch.zeros(n_labels, config.hub_width))
+        self.passing = nn.Parameter(torch.full((config.n_rounds - 1,), _FIRST_PASSING))
+        self.passing_known = nn.Parameter(torch.zeros(config.n_rounds - 1))
+
+    @classmethod
+    def from_state(cls, config: MessagesConfig, n_labels: int, state: Mapping[str, Tensor]) -> "Messages":
+        """Rebuild messages from their ``state_dict``; they are ready for predictions."""
+        gates = [weight.shape[1] for name, weight in state.items() if name.endswith("_gate.weight")]
+        messages = cls(n_labels, gates[0] if gates else 1, config)
+        messages.load_state_dict(dict(state))
+        return messages.eval()
+
+    def forward(
+        self, base_logits: Logits, features: Features, given: Float[Tensor, "*draw batch label"]
+    ) -> Float[Tensor, "layer *draw batch label"]:
+        """Logits of all labels after each round, given some labels.
+
+        Parameters
+        ----------
+        base_logits : Tensor of shape (batch, label)
+            What the features foretell.
+        features : Tensor of shape (batch, feature)
+            Features, on about the same scale.
+        given : Tensor of shape (batch, label), or (draw, batch, label)
+            1 and 0 for given labels, NaN for all others. Draws go together through one pass.
+
+        Returns
+        -------
+        Tensor of shape (layer, batch, label), or (layer, draw, batch, label)
+            The last one is the prediction; exactly the base logits where nothing is given.
+        """
+        config = self.config
+        known = (~torch.isnan(given)).to(base_logits.dtype)
+        probs = base_logits.sigmoid()
+        first = torch.nan_to_num(given - probs, nan=0.0)
+        if self.training and config.dropout:
+            heard = (torch.rand_like(first) >= config.dropout).to(first.dtype)
+            known, first = known * heard, first * heard
+        edges = self._edges()
+        cause_loudness = 1 + torch.tanh(self.cause_gate(features)) if config.n_causes and config.gated else 1.0
+        hub_loudness = 1 + torch.tanh(self.hub_gate(features)) if config.hub_width else 1.0
+
+        news, rounds = first, []
+        for round_ in range(config.n_rounds):
+            moved = torch.zeros_like(first)
+            if edges is not None:
+                moved = moved + news @ edges.T
+                if config.edges == "signed":
+                    moved = moved + news.abs() @ (self.edge_difference * self.graph).T
+            if config.n_causes:
+                causes = (news @ self.send) * cause_loudness
+                moved = moved + causes @ (self.send * self.hear if config.tied else self.hear).T
+            if config.hub_width:
+                units = torch.relu(self.hub_in(torch.cat([news, known], dim=-1))) * hub_loudness
+                moved = moved + units @ self.hub_out.T
+            rounds.append(base_logits + moved)
+            if round_ < config.n_rounds - 1:
+                passed = torch.where(known > 0, self.passing_known[round_], self.passing[round_]).tanh()
+                news = first + passed * (rounds[-1].sigmoid() - probs)
+        return torch.stack(rounds)
+
+    def _edges(self) -> Float[Tensor, "label label"] | None:
+        if self.config.edges == "none":
+            return None
+        edges = self.edge * self.graph
+        return (edges + edges.T) / 2 if self.config.edges == "shared" else edges
+
+    def loss(self, features: Features, labels: Labels, base_logits: Logits) -> dict[str, PerSample]:
+        """Cross entropy of the labels that were not given, a random part of each row; after the last round and before.
+
+        The share given is uniform, so this is the negative log likelihood of whole label sets by the chain rule, in a
+        random order, divided by the number of labels.
+        """
+        given, target = split_labels(labels)
+        rounds: LayerLogits = self(base_logits, features, given)
+        return {"bce": bce_loss(rounds[-1], target), "intermediate": intermediate_loss(rounds, target)}
+
+    def predict(self, features: Features, base_logits: Logits) -> Probs:
+        """Probabilities without given labels: those of the base."""
+        return base_logits.sigmoid()
+
+    def predict_given(self, features: Features, given: Labels, base_logits: Logits) -> Probs:
+        """Probabilities given some labels, which are as given themselves."""
+        probs = self(base_logits, features, given)[-1].sigmoid()
+        return torch.where(torch.isnan(given), probs, given)
+
+
+def _silent(n_in: int, n_out: int) -> nn.Linear:
+    """Return a linear map that says 0 until it is trained."""
+    layer = nn.Linear(n_in, n_out)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
