@@ -90,9 +90,10 @@ def state_file(out: str | Path) -> Path:
 def remove_state(state: Path) -> None:
     """Remove what a run that was interrupted, or has ended, left behind: a file, or a folder of fitted members."""
     if state.is_dir():
-        for file in (*state.glob("*.safetensors"), state / "run"):
+        for file in (*state.glob("*.safetensors*"), state / "run"):  # with what was half written when it was killed
             file.unlink(missing_ok=True)
-        state.rmdir()
+        if not any(state.iterdir()):  # another's files stay
+            state.rmdir()
     else:
         state.unlink(missing_ok=True)
 
