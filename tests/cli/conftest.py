@@ -52,7 +52,13 @@ def fails(run):
 
 @pytest.fixture(scope="session")
 def python_model(folder):
-    data = read_table(folder / "region.csv", labels="sp_*", id_column="site", coordinates=("easting_km", "northing_km"))
+    data = read_table(
+        folder / "region.csv",
+        labels="sp_*",
+        id_column="site",
+        coordinates=("easting_km", "northing_km"),
+        coordinates_as_features=True,
+    )
     parts = split_dataset(data, kind="stratified", fractions=(0.8, 0.2, 0.0), random_state=0)
     train, held_out = data.take(parts.train), data.take(parts.validation)
     as_frame = functools.partial(pd.DataFrame, columns=list(data.label_names))

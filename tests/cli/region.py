@@ -4,7 +4,9 @@ import pandas as pd
 
 from hotvae import virtual_region
 
-QUICK = ["--set", "encoder_widths=[16]", "--dim", "8", "--epochs", "2", "--set", "learning_rate=0.01"]
+SMALL = ["--set", "encoder_widths=[16]", "--dim", "8", "--epochs", "2", "--set", "learning_rate=0.01"]
+# A network of two epochs, for what is not about how a recipe is found.
+QUICK = ["--recipe", "network", "--split", "stratified", *SMALL]
 PARAMETERS = {"encoder_widths": (16,), "dim": 8, "max_epochs": 2, "learning_rate": 0.01, "random_state": 0}
 ROLES = ["--labels", "sp_*", "--id-column", "site", "--coordinates", "easting_km,northing_km"]
 

@@ -14,7 +14,7 @@ from hotvae.cli import main
 from hotvae.estimators.thresholds import tune_thresholds
 from hotvae.net import losses
 from hotvae.training.progress import Lines
-from tests.cli.region import LABELS, QUICK, ROLES
+from tests.cli.region import LABELS, QUICK, ROLES, SMALL
 
 
 def trained(run, table, out, *options):
@@ -54,7 +54,7 @@ def test_model_card__notes_what_predict_needs_and_no_folders(folder):
     assert card["coordinates"] == ["easting_km", "northing_km"]
     assert card["labels"] == LABELS
     assert card["label_patterns"] == ["sp_*"]
-    assert card["feature_kinds"] == ["numeric"] * 7
+    assert card["feature_kinds"] == ["numeric"] * 9  # seven, and where the sites are
     assert card["command"].startswith("hotvae train region.csv --labels 'sp_*' --id-column site")
     assert str(folder) not in json.dumps(card)
     assert card["validation"]["n_rows"] == 25
@@ -73,7 +73,7 @@ def test_train__json__is_one_object_that_tells_the_run(folder, tmp_path, run):
         "n_train": 95,
         "n_validation": 25,
         "split": "stratified",
-        "n_features": 7,
+        "n_features": 9,
         "n_labels": 6,
         "n_epochs": 2,
         "stopped": "max_epochs",
@@ -212,10 +212,12 @@ def test_train__graph_from_edges_or_a_tree__is_that_of_the_model(folder, tmp_pat
 
 
 def test_train__plain_model__has_no_messages(folder, tmp_path, run, fails):
-    summary, model = trained(run, folder / "region.csv", tmp_path / "m", "--model", "plain")
-    assert summary["kind"] == type(model).__name__ == "PlainNetClassifier"
+    plain = ["train", folder / "region.csv", *ROLES, *SMALL, "--quiet", "--json", "--model", "plain", "--out"]
+    code, printed, _ = run(*plain, tmp_path / "m")
+    assert code == 0
+    assert json.loads(printed)["kind"] == type(load_model(tmp_path / "m")).__name__ == "PlainNetClassifier"
     assert run("evaluate", tmp_path / "m", folder / "new.csv")[0] == 0
-    arguments = ["train", folder / "region.csv", *ROLES, *QUICK, "--model", "plain", "--out", tmp_path / "n"]
+    arguments = [*plain, tmp_path / "n"]
     assert "graph must be left out for the plain model" in fails(*arguments, "--graph", "cooccurrence")
     assert "must be an option or a parameter; got 'layers'" in fails(*arguments, "--layers", "2")
 
@@ -230,7 +232,7 @@ def test_train__recipe_of_the_paper__its_settings_unless_overruled(folder, tmp_p
     message = fails("train", folder / "region.csv", *ROLES, "--recipe", "paper", "--model", "plain", "--out", "m")
     assert "recipe must go with model hotvae; got 'paper' with 'plain'" in message
     message = fails("train", folder / "region.csv", *ROLES, "--recipe", "papers", "--out", "m")
-    assert "recipe must be one of 'best', 'paper'; got 'papers'" in message
+    assert "recipe must be one of 'auto', 'network', 'paper'; got 'papers'" in message
 
 
 @pytest.mark.slow
@@ -278,7 +280,7 @@ def test_train__few_rows__warns_in_one_line_and_predicts_at_ones_own_threshold(f
     assert code == 0
     assert err.startswith("warning: validation should have at least 10 rows; got 6 (0.2 of 30).")
     assert err.count("\n") == 1
-    assert "30 + 0 for validation (none)" in out
+    assert "rows        30 (none)" in out
     predict = ["predict", tmp_path / "m", folder / "new.csv", "--out", tmp_path / "p.csv"]
     assert "model must have a tuned threshold for macro_f1" in fails(*predict, "--binary", "macro_f1")
     assert "thresholds 0.5, as none were tuned" in run("evaluate", tmp_path / "m", folder / "new.csv")[1]
@@ -319,6 +321,7 @@ def test_config__file_and_command_line__the_latter_wins(folder, tmp_path, run):
     config = tmp_path / "run.yaml"
     config.write_text(
         "labels: [sp_*]\nid-column: site\ncoordinates: [easting_km, northing_km]\nepochs: 5\n"
+        "recipe: network\nsplit: stratified\n"
         f"encoder_widths: [16]\ndim: 8\nlearning_rate: 1e-2\nquiet: true\njson: true\nout: {tmp_path / 'm'}\n"
     )
     code, out, err = run("train", folder / "region.csv", "--config", config, "--epochs", "2")
@@ -344,7 +347,7 @@ def test_config__file_and_command_line__the_latter_wins(folder, tmp_path, run):
         (["--set", "max_words=9"], "max_words must be left out with encoder 'mlp'"),
         (["--set", "selection_metric=f2"], "selection_metric must be one of"),
         (["--device", "abacus"], "device must be 'auto' or one at hand"),
-        (["--split", "rows"], "split must be one of 'random', 'stratified', 'group', 'block'; got 'rows'"),
+        (["--split", "rows"], "split must be one of 'auto', 'random', 'stratified', 'group', 'block'; got 'rows'"),
         (["--validation-fraction", "1"], "validation_fraction must be a share from 0 up to, not including, 1; got 1"),
         (["--validation", "none.csv"], "table must be an existing file; got 'none.csv'"),
         (["--drop", "nothing_*"], "drop must match a column; got 'nothing_*'"),
@@ -368,7 +371,7 @@ def test_train__files_that_do_not_fit__are_refused(folder, tmp_path, fails):
     assert "table must have the column(s) 'plot'" in fails(
         "train", region, "--labels", "sp_*", "--id-column", "plot", *out
     )
-    assert "an identifier or free text" in fails("train", region, "--labels", "sp_*", *out)
+    assert "an identifier or free text" in fails("train", region, "--labels", "sp_*", *QUICK, *out)
     (tmp_path / "latin.csv").write_bytes("höhe,sp_a\n1,0\n2,1\n".encode("latin-1"))
     assert "text must be utf-8; got byte 0xf6" in fails("train", tmp_path / "latin.csv", "--labels", "sp_*", *out)
     (tmp_path / "thesis").mkdir()
@@ -386,7 +389,7 @@ def test_encoding__named__is_used_in_training_and_prediction(folder, tmp_path, r
     table.to_csv(tmp_path / "t.csv", index=False, encoding="latin-1", sep=";", decimal=",")
     reading = ["--encoding", "latin-1", "--decimal", ","]
     summary, _ = trained(run, tmp_path / "t.csv", tmp_path / "m", *reading)
-    assert summary["n_features"] == 7
+    assert summary["n_features"] == 9
     predict = ["predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "p.csv"]
     assert run(*predict)[0] == 2
     assert run(*predict, *reading)[0] == 0
@@ -399,7 +402,7 @@ def test_encoding__named__is_used_in_training_and_prediction(folder, tmp_path, r
 @pytest.fixture
 def interrupted(folder, tmp_path, run, monkeypatch):
     """A run of three epochs, interrupted after the second."""
-    arguments = ["train", folder / "region.csv", *ROLES, *QUICK[:4], "--epochs", "3", "--out", tmp_path / "m"]
+    arguments = ["train", folder / "region.csv", *ROLES, *QUICK, "--epochs", "3", "--out", tmp_path / "m"]
 
     def stop(self, record):
         if record["epoch"] == 2:

@@ -1,6 +1,7 @@
 """Dataset: what it accepts, refuses, warns about, and how rows and labels are chosen."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -265,3 +266,20 @@ def test_text_levels__floats_and_integers__share_names():
 
 def test_close_names__nothing_close__says_nothing():
     assert close_names(["zzz"], ["elevation"]) == ""
+
+
+def test_with_coordinates_as_features__array__appended_in_order():
+    data = Dataset([[1.0], [2.0]], [[0], [1]], feature_names=("depth",), coordinates=[[7.0, 50.0], [8.0, 51.0]])
+    wider = data.with_coordinates_as_features()
+    assert wider.features.tolist() == [[1.0, 7.0, 50.0], [2.0, 8.0, 51.0]]
+    assert wider.feature_names == ("depth", "x", "y")
+    assert wider.coordinates.tolist() == data.coordinates.tolist()
+
+
+def test_with_coordinates_as_features__none_or_sparse__errors():
+    plain = Dataset([[1.0]], [[0]])
+    with pytest.raises(DataError, match="coordinates must be there to be features"):
+        plain.with_coordinates_as_features()
+    bag = replace(plain, features=sparse.csr_array([[1.0]]), coordinates=np.array([[0.0, 1.0]]))
+    with pytest.raises(DataError, match="features must be a dense table to take coordinates"):
+        bag.with_coordinates_as_features()

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hotvae import load_model
+from hotvae import HotVAEClassifier, load_model
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.baselines.probit import ProbitJSDM
 from hotvae.baselines.scikit import LogisticLabels
@@ -127,6 +127,30 @@ def test_gather_content__model_without_given__says_why_the_network_is_missing():
     assert content.data["map"] is None
     assert 'id="map"' not in page
     assert set(content.data["partition"]["parts"]) == {"environment", "unexplained"}
+
+
+@pytest.mark.slow
+def test_gather_content__own_recipe__is_told_with_every_candidate():
+    frame, labels, places, names = region_rows(180)
+    frame = frame.assign(site=[f"s{i}" for i in range(180)], easting_km=places[:, 0], northing_km=places[:, 1])
+    model = HotVAEClassifier(effort="quick", coordinates=names, random_state=0).fit(frame[:120], labels[:120])
+    content = gather_content(model, PageRows(frame[120:], labels.to_numpy()[120:], places[120:], names), n_rows=20)
+    recipe = model.recipe_
+    assert content.recipe["lines"] == [*recipe.lines()[:4], recipe.lines()[-1]]
+    assert content.recipe["lines"][3] == "held out: 3 folds of whole blocks of the map"
+    told = [tuple(candidate.values()) for candidate in content.recipe["candidates"]]
+    assert told == [(e.name, e.log_loss, e.outcome, e.weight, e.seconds) for e in recipe.entries]
+    assert dict(content.card)["trained on"].endswith("each held out once (3 folds of whole blocks of the map)")
+    page = page_html(content)
+    assert "How this model was chosen" in page
+    assert "1 identifier left out: site" in page
+
+
+def test_gather_content__no_recipe__has_no_section_of_it():
+    frame, labels, _, _ = region_rows(60)
+    content = gather_content(Prevalence().fit(frame, labels), PageRows(frame, labels.to_numpy()))
+    assert content.recipe == {}
+    assert "How this model was chosen" not in page_html(content)
 
 
 def test_gather_content__degrees__bring_coastlines():

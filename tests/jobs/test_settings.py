@@ -140,7 +140,7 @@ def test_train_settings__unknown_name__names_close_ones(given, message):
         ("labels", [1], r"labels must be text or a list of texts; got \[1\]"),
         ("block_size", "big", "block_size must be a number"),
         ("neighbours", 2.5, "neighbours must be a whole number"),
-        ("split", "blok", "split must be one of 'random', .*got 'blok'.* Did you mean 'block'"),
+        ("split", "blok", "split must be one of 'auto', 'random', .*got 'blok'.* Did you mean 'block'"),
     ],
 )
 def test_train_settings__value_of_another_type__is_refused(name, value, message):
@@ -186,5 +186,8 @@ def test_train_settings__option_of_another_model__is_not_offered():
 
 @pytest.mark.parametrize("name", sorted(CLASSIFIERS))
 def test_options__parameters_of_every_model__have_names_of_their_own(name):
-    """A parameter that is called as an option would be set by nobody: the option takes it. The graph is built first."""
-    assert set(find_classifier(name).all_settings()) & set(OPTIONS) <= {"graph"}
+    """A parameter that is called as an option would be set by nobody: the option takes it.
+
+    The graph is built first, the recipe chooses the model, and a table brings its coordinates.
+    """
+    assert set(find_classifier(name).all_settings()) & set(OPTIONS) <= {"graph", "recipe", "coordinates"}

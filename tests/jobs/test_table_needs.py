@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hotvae import HotVAEClassifier
 from hotvae.errors import DataError
 from hotvae.jobs.table_needs import TableNeeds
 
@@ -78,3 +79,20 @@ def test_read_given__ids_twice_in_the_table__cannot_be_joined(needs, tmp_path):
     path = table_of(tmp_path, "site,wren\na,1\n")
     with pytest.raises(DataError, match=r"ids must be unique to join tables; got 'a' more than once .*of the table"):
         needs.read_given(path, pd.Index(["a", "a"], name="site"))
+
+
+def test_of_model__columns_of_a_plan__read_as_numbers_or_text_and_left_out_ones_need_not_be_there(tmp_path):
+    """A model saved from Python has no notes of its table: the plan of its columns speaks for them."""
+    rows = np.arange(60)
+    frame = pd.DataFrame({"plot_id": rows, "day": pd.date_range("2020-01-01", periods=60, freq="11D").astype(str)})
+    frame = frame.assign(soil=np.resize(["clay", "loam", "07"], 60), depth=rows % 7 + 0.5, pH=7.0)
+    labels = pd.DataFrame({"wren": rows % 2, "owl": (rows % 3 == 0).astype(int)})
+    model = HotVAEClassifier(effort="quick", random_state=0).fit(frame, labels)
+    needs = TableNeeds.of_model(model)
+    assert needs.kinds == ["categorical", "categorical", "categorical", "numeric", "numeric"]
+    assert needs.unused == {"plot_id", "pH"}
+    frame.drop(columns=["plot_id", "pH"]).to_csv(tmp_path / "t.csv", index=False)
+    features, _ = needs.read_features(tmp_path / "t.csv")
+    np.testing.assert_array_equal(model.predict_proba(features), model.predict_proba(frame))
+    with pytest.raises(DataError, match=r"table must have the column\(s\) 'depth'"):
+        needs.features_of(frame.drop(columns="depth"))

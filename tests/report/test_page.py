@@ -80,6 +80,10 @@ def explain_content(text=HOSTILE):
         text,
         card=[(text, text)],
         metrics=[metric | {"meaning": text}],
+        recipe={
+            "lines": [text],
+            "candidates": [{"name": text, "log_loss": 0.25, "outcome": text, "weight": 0.5, "seconds": 1.26}],
+        },
         settings=[(text, text)],
         versions=[(text, text)],
         command=text,
@@ -174,7 +178,7 @@ def test_explain_page__sections__stand_only_where_there_is_something_to_show():
     assert [link for link in page.links if link != "#main"] == ["#data", "#network"]
     assert page.count("section") == 2
     full = page_html(explain_content("wren"))
-    assert Page(full).count("section") == 11
+    assert Page(full).count("section") == 12
     assert " ".join(full.split()).count("1 of 1 pairs pass the screen for chance") == 1
     assert "3 less important features are not shown." in full
     assert ("–", "number") in Page(full).cells
@@ -211,3 +215,18 @@ def test_write_page__wrong_place__says_so_and_leaves_nothing(tmp_path):
     with pytest.raises(ConfigError, match=r"path must be a place one can write to; got .*page\.html"):
         write_page(tmp_path / "file" / "page.html", ExplainContent("x"))
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_explain_page__recipe__has_its_lines_and_a_row_for_each_candidate():
+    candidates = [
+        {"name": "ridge", "log_loss": 0.51239, "outcome": "stays", "weight": 0.756, "seconds": 1.26},
+        {"name": "network", "log_loss": 0.6, "outcome": "adds nothing", "weight": 0.0, "seconds": 30.0},
+    ]
+    page = Page(page_html(ExplainContent("t", recipe={"lines": ["held out: 3 folds"], "candidates": candidates})))
+    assert "How this model was chosen" in page.text
+    assert "held out: 3 folds" in page.text
+    cells = [text for text, _ in page.cells]
+    assert cells[cells.index("ridge") :] == [
+        *("ridge", "0.5124", "stays", "0.76", "1.3"),
+        *("network", "0.6000", "adds nothing", "30.0"),  # what is not in the stack has no weight
+    ]

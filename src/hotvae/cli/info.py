@@ -15,12 +15,15 @@ def info(model_folder: ModelFolder, as_json: Json = False) -> None:
         return
     card, settings, neighbours = found["training"], found["settings"], found["neighbours"]
     is_without_epochs = found["best_epoch"] is None
+    rows = f"{card.get('n_train', '?')} for training, {card.get('n_validation', '?')} for validation"
+    if found["recipe"] is not None:  # each row is held out once
+        rows = f"{card.get('n_train', '?')} ({found['recipe']['folds']})"
     shown = {
         "model": f"{model_folder} ({found['kind']}, {found['n_parameters']:,} parameters)",
         "written by": f"hotvae {found['hotvae_version']}, torch {found['torch_version']}",
         "trained": f"{card.get('date', 'unknown')} on {card.get('table', 'a table in neighbours')}",
         "command": card.get("command") or "none noted",
-        "rows": f"{card.get('n_train', '?')} for training, {card.get('n_validation', '?')} for validation",
+        "rows": rows,
         "labels": f"{len(found['labels'])}: {listed(found['labels'], 8)}",
         "features": f"{len(found['features'])}: {listed(found['features'], 8)}",
         "best epoch": "no epochs" if is_without_epochs else best_epoch(found, settings.get("direct_epochs", 0)),
@@ -34,3 +37,5 @@ def info(model_folder: ModelFolder, as_json: Json = False) -> None:
         )
     for name, value in shown.items():
         print(f"{name:<11} {value}")
+    for number, line in enumerate(found["recipe_lines"] or []):
+        print(f"{'' if number else 'recipe':<11} {line}")

@@ -15,7 +15,15 @@ from numpy.typing import DTypeLike, NDArray
 from pandas.api.types import infer_dtype, is_datetime64_any_dtype, is_object_dtype
 from scipy import sparse
 
-from hotvae.data.dataset import FeatureTable, as_feature_table, check_finite, feature_kinds, numeric_matrix, text_levels
+from hotvae.data.dataset import (
+    FeatureKind,
+    FeatureTable,
+    as_feature_table,
+    check_finite,
+    feature_kinds,
+    numeric_matrix,
+    text_levels,
+)
 from hotvae.data.places import check_degrees, degree_columns
 from hotvae.data.tables import align_columns, check_kinds, check_text_cells
 from hotvae.errors import ConfigError, DataError, ModelError, listed
@@ -174,6 +182,17 @@ class ColumnPlan(RowTransformer):
     def kinds(self) -> tuple[ColumnKind, ...]:
         """What each column that goes in is."""
         return tuple(column.kind for column in self._columns)
+
+    @property
+    def kinds_in(self) -> tuple[FeatureKind, ...]:
+        """How each column that goes in is read from a file: as numbers or as text."""
+        as_text = ("date", "category", "identifier", "text")
+        return tuple("categorical" if kind in as_text else "numeric" for kind in self.kinds)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Names of the columns with nothing to learn from; a table need not have them."""
+        return tuple(name for name, column in self._named() if column.kind in _LEFT_OUT)
 
     @property
     def columns_out(self) -> tuple[str, ...]:

@@ -184,7 +184,7 @@ def _rows_of_named_set(model: LabelClassifier) -> PageRows:
     seed = model.random_state if isinstance(model.random_state, int) else 0
     named = load(card["data"]["name"], split=card["data"]["fold"] or 0, seed=seed)
     data = named.dataset
-    if card.get("settings", {}).get("coordinates_as_features"):
+    if data.coordinates is not None and set(data.coordinate_names) <= set(card["feature_names"]):
         data = data.with_coordinates_as_features()
     if card["dropped_labels"]:
         data = data.drop_labels(card["dropped_labels"])

@@ -20,8 +20,9 @@ def describe_model(folder: str | Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        Kind, versions, number of parameters, labels, features and their kinds, settings, epochs, thresholds, training
-        rows that it remembers (``neighbours``, or None) and what training noted of its table (``training``).
+        Kind, versions, number of parameters, labels, features and their kinds, settings, epochs, thresholds, the recipe
+        it found (``recipe``, in words ``recipe_lines``; None for a model that looks for none), training rows that it
+        remembers (``neighbours``, or None) and what training noted of its table (``training``).
 
     Raises
     ------
@@ -31,6 +32,7 @@ def describe_model(folder: str | Path) -> dict[str, Any]:
     stored, tensors = load_folder(folder)
     model = load_model(folder)
     history, neighbours = getattr(model, "history_", None), getattr(model, "neighbours_", None)
+    recipe = getattr(model, "recipe_", None)
     needs = TableNeeds.of_model(model)
     return {
         "model": str(folder),
@@ -50,6 +52,8 @@ def describe_model(folder: str | Path) -> dict[str, Any]:
         "n_epochs": None if history is None else len(history.records),
         "stopped": None if history is None else history.stopped,
         "thresholds": model.thresholds_,
+        "recipe": None if recipe is None else recipe.state(),
+        "recipe_lines": None if recipe is None else recipe.lines(),
         "neighbours": None if neighbours is None else {**stored["neighbours"], "n_rows": len(neighbours.places)},
         "training": model_card(model),
     }

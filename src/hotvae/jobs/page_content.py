@@ -186,6 +186,7 @@ def gather_content(
     content = ExplainContent(title or f"{model.title}: {rows.source}", command=command)
     content.card = _data_card(model, rows, n_given)
     content.warnings = _warnings(model, rows, n_given)
+    content.recipe = _recipe(model)
     content.settings, content.versions = _settings(model)
     tell("measuring")
     content.metrics = _metrics(model, rows.labels, probs, rng)
@@ -238,14 +239,23 @@ def _data_card(model: LabelClassifier, rows: PageRows, n_given: int) -> list[tup
         "features": f"{len(needs.features):,}: {_some(needs.features)}",
         "coordinates": " and ".join(rows.coordinate_names) if rows.coordinates is not None else "none",
         "model": f"{model.title} ({type(model).__name__})",
-        "trained on": f"{card.get('n_train', '?')} rows of {card.get('table', 'a table in memory')}"
-        f", {card.get('n_validation', '?')} more chose epoch and thresholds (split: {card.get('split', '?')})",
+        "trained on": f"{card.get('n_train', '?')} rows of {card.get('table', 'a table in memory')}, "
+        f"{_held_out(model)}",
         "trained": str(card.get("date", "date not noted")),
         "data source": str(source.get("source") or ""),
         "licence": str(source.get("licence") or ""),
         "citation": str(source.get("citation") or ""),
     }
     return [(name, value) for name, value in shown.items() if value]
+
+
+def _held_out(model: LabelClassifier) -> str:
+    card, recipe = model_card(model), getattr(model, "recipe_", None)
+    more = f"{card.get('n_validation', '?')} more chose"
+    if recipe is None:
+        return f"{more} epoch and thresholds (split: {card.get('split', '?')})"
+    beside = f", {more} thresholds" if card.get("n_validation") else ""
+    return f"each held out once ({recipe.folds}){beside}"
 
 
 def _some(names: Any) -> str:
@@ -272,6 +282,21 @@ def _settings(model: LabelClassifier) -> tuple[list[tuple[str, str]], list[tuple
     packages = ("hotvae", "torch", "numpy", "scikit-learn", "pandas")
     versions = [("python", platform.python_version())] + [(name, version(name)) for name in packages]
     return settings, [*versions, ("page made", datetime.now(UTC).isoformat(timespec="seconds"))]
+
+
+def _recipe(model: LabelClassifier) -> dict[str, Any]:
+    """How a model that looks for its own recipe found it; what is said of candidates stands in their table."""
+    recipe = getattr(model, "recipe_", None)
+    if recipe is None:
+        return {}
+    lines = recipe.lines()
+    n_before = len(recipe.columns) + 1
+    columns = ("name", "log_loss", "outcome", "weight", "seconds")
+    state = recipe.state()
+    return {
+        "lines": [*lines[:n_before], lines[-1]],
+        "candidates": [{name: entry[name] for name in columns} for entry in state["entries"]],
+    }
 
 
 def _metrics(

@@ -8,7 +8,7 @@ count above 0 as 1, always when training did; ``ignore_unknown`` passes over col
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from hotvae.data.frames import read_frame
 from hotvae.data.tables import align_columns, check_kinds, dataset_from_frame, read_features, read_table
 from hotvae.errors import DataError, DataWarning, listed
 from hotvae.estimators.base import LabelClassifier
+from hotvae.features.columns import ColumnPlan
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class TableNeeds:
         Labels are counts.
     is_sparse : bool
         The model takes sparse features.
+    unused : frozenset of str
+        Features that the model found nothing to learn from, such as identifiers; a table need not have them.
     """
 
     features: list[str]
@@ -55,6 +58,7 @@ class TableNeeds:
     id_column: str | None = None
     presence: bool = False
     is_sparse: bool = False
+    unused: frozenset[str] = frozenset()
 
     @classmethod
     def of_card(cls, card: Mapping[str, Any], is_sparse: bool) -> "TableNeeds":
@@ -75,15 +79,17 @@ class TableNeeds:
     def of_model(cls, model: LabelClassifier) -> "TableNeeds":
         """Read the notes of a model; one saved from Python has none, and knows its own columns only."""
         card, scaler = model_card(model), model.features_
+        unused: frozenset[str] = frozenset(scaler.left_out) if isinstance(scaler, ColumnPlan) else frozenset()
         if "feature_names" in card:
-            return cls.of_card(card, getattr(scaler, "is_sparse", False))
+            return replace(cls.of_card(card, getattr(scaler, "is_sparse", False)), unused=unused)
         labels = [str(name) for name in model.label_names_]
         return cls(
             list(scaler.feature_names_in),
-            list(scaler.kinds),
+            list(scaler.kinds_in if isinstance(scaler, ColumnPlan) else scaler.kinds),
             labels,
             ignored=frozenset(labels),
             is_sparse=getattr(scaler, "is_sparse", False),
+            unused=unused,
         )
 
     def read_features(
@@ -151,8 +157,12 @@ class TableNeeds:
             raise DataError(f"id column must be in the table; got {id_column!r} ({source}). Check the spelling.")
         ignored = (self.ignored | {wanted_id or ""}) - set(self.features)
         ignored |= {name for name in columns if any(fnmatchcase(name, drop) for drop in self.dropped)}
+        absent = [name for name in self.features if name in self.unused and name not in columns]
+        if absent:
+            frame = frame.assign(**dict.fromkeys(absent, np.nan))
         aligned = align_columns(frame, self.features, ignore=ignored, ignore_unknown=ignore_unknown)
-        check_kinds(aligned, self.kinds)
+        used = [name for name in self.features if name not in self.unused]
+        check_kinds(aligned[used], [kind for name, kind in zip(self.features, self.kinds, strict=True) if name in used])
         features = self._in_form(aligned)
         check_finite(features, self.features)
         return features, ids

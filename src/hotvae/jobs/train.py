@@ -90,9 +90,10 @@ def state_file(out: str | Path) -> Path:
 def remove_state(state: Path) -> None:
     """Remove what a run that was interrupted, or has ended, left behind: a file, or a folder of fitted members."""
     if state.is_dir():
-        for file in (*state.glob("*.safetensors"), state / "run"):
+        for file in (*state.glob("*.safetensors*"), state / "run"):  # with what was half written when it was killed
             file.unlink(missing_ok=True)
-        state.rmdir()
+        if not any(state.iterdir()):  # another's files stay
+            state.rmdir()
     else:
         state.unlink(missing_ok=True)
 
@@ -122,8 +123,8 @@ def train(settings: TrainSettings, table: str | Path | None = None, *, command: 
 
     Notes
     -----
-    After each epoch the state is written beside the model folder (see :func:`state_file`); a run that was
-    killed goes on from it, unless ``settings.resume`` is False.
+    After each epoch of a network, and each fit of a model that finds its own recipe, the state is written beside the
+    model folder (see :func:`state_file`); a run that was killed goes on from it, unless ``settings.resume`` is False.
 
     Examples
     --------
@@ -131,10 +132,11 @@ def train(settings: TrainSettings, table: str | Path | None = None, *, command: 
     >>> folder = Path(tempfile.mkdtemp())
     >>> rows = "".join(f"{i},{i % 2},{(i + 1) % 2}\n" for i in range(60))
     >>> _ = (folder / "sites.csv").write_text("depth,sp_owl,sp_wren\n" + rows)
-    >>> settings = TrainSettings(out=str(folder / "model"), labels=("sp_*",), parameters={"max_epochs": 1})
+    >>> quick = {"effort": "quick"}
+    >>> settings = TrainSettings(out=str(folder / "model"), labels=("sp_*",), quiet=True, parameters=quick)
     >>> run = train(settings, folder / "sites.csv")
-    >>> run.n_train, run.n_validation, sorted(entry.name for entry in folder.iterdir())
-    (48, 12, ['model', 'sites.csv'])
+    >>> run.n_train, run.split, sorted(entry.name for entry in folder.iterdir())
+    (60, '3 folds of single rows', ['model', 'sites.csv'])
     """
     model, out = _new_model(settings), settings.out or ""
     job = _catalog_job(model, settings) if table is None else _table_job(model, Path(table), settings)

@@ -40,6 +40,9 @@ class ExplainContent:
         What the data are.
     metrics : list of dict
         Measures with intervals: ``title``, ``value``, ``low``, ``high``, ``threshold``, ``better``, ``meaning``.
+    recipe : dict
+        How the model was chosen: ``lines`` of text, and ``candidates`` with ``name``, ``log_loss``, ``outcome``,
+        ``weight`` and ``seconds``; empty for a model that looks for no recipe.
     settings, versions : list of (str, str)
         What it takes to repeat the model.
     command : str
@@ -55,6 +58,7 @@ class ExplainContent:
     title: str
     card: list[tuple[str, str]] = field(default_factory=list)
     metrics: list[dict[str, Any]] = field(default_factory=list)
+    recipe: dict[str, Any] = field(default_factory=dict)
     settings: list[tuple[str, str]] = field(default_factory=list)
     versions: list[tuple[str, str]] = field(default_factory=list)
     command: str = ""
@@ -163,8 +167,8 @@ def _templates() -> Environment:
     return templates
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:.3f}"
+def _number(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
 
 
 def _png(figure: Figure) -> str:
