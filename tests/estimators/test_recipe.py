@@ -24,7 +24,7 @@ from hotvae.estimators.recipe import (
 from hotvae.features import FeatureScaler, Rows
 from hotvae.training.settings import Training
 
-PLAN = Plan(2, 30, 1, 1, 1, 8, 32, 5e-3)
+PLAN = Plan(2, 30, 1, 1, 1, 0.25, 8, 32, 5e-3)
 RIDGE = Candidate("ridge", "ridge", "values")
 TREES = Candidate("trees", "trees", "values", {"n_trees": 30, "min_leaf": 3})
 NETWORK = Candidate("network", "network", "values", {"widths": (16,), "dropout": 0.0})
@@ -112,13 +112,13 @@ class _Noise(FeatureScaler):
         return np.random.default_rng(0).normal(size=(len(features), 2)).astype(dtype)
 
 
-def test_race__three_networks__one_is_left_out_after_a_third_of_the_epochs():
+def test_race__three_networks__two_are_left_out_after_a_third_of_the_epochs():
     x, y = table()
     narrow, wide = (Candidate(f"n{w}", "network", "values", {"widths": (w,), "dropout": 0.0}) for w in (1, 32))
-    work = Plan(2, 30, 3, 1, 1, 15, 32, 5e-3)
+    work = Plan(2, 30, 3, 1, 1, 0.25, 15, 32, 5e-3)
     _, entries = race(workshop(x, y, work), [narrow, wide, NETWORK])
     outcomes = [entry.outcome for entry in entries]
-    assert outcomes.count("left out after a third of the epochs") == 1
+    assert outcomes.count("left out after a third of the epochs") == 2
     assert outcomes.count("stays") == 1
 
 

@@ -215,7 +215,9 @@ def _print_training(summary: Mapping[str, Any], title: str, table: Path | None) 
     without = f" (left out: {listed(summary['dropped_labels'])})" if summary["dropped_labels"] else ""
     print(f"labels      {summary['n_labels']}{without}")
     if summary["recipe"]:
-        print(f"recipe      {summary['recipe'][-1]}")  # all of it: hotvae info
+        for line in summary["recipe"]:
+            if line.startswith(("stack", "labels together")):
+                print(f"recipe      {line}")  # all of it: hotvae info
     if summary["best_epoch"] is not None:
         print(f"best epoch  {best_epoch(summary, summary['direct_epochs'])}")
     if summary["peak_memory_gb"] is not None:

@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
 from sklearn.base import clone, is_classifier
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from hotvae.config import require_choice
+from hotvae.config import require_choice, require_count
 from hotvae.data.dataset import Dataset
 from hotvae.errors import ConfigError, DataError
 from hotvae.estimators.base import LabelClassifier, named_tables, restored_parameter
 from hotvae.estimators.folds import Held, deal_folds
 from hotvae.estimators.hotvae_network import HotVAENetwork
+from hotvae.estimators.joint_law import JointLaw
 from hotvae.estimators.members import Candidate, Member, mean_logits, restore_member
 from hotvae.estimators.recipe import (
     Effort,
@@ -40,6 +42,7 @@ from hotvae.estimators.thresholds import tune_thresholds
 from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
 from hotvae.features.columns import ColumnPlan
 from hotvae.features.molecules import atoms_of
+from hotvae.graph import check_graph, cooccurrence_graph
 from hotvae.training.progress import Style
 from hotvae.training.settings import Training
 
@@ -48,6 +51,8 @@ RowsAre = Literal["auto", "table", "text", "molecules"]
 
 # Texts that must read as molecules for all of them to be taken for such.
 _LOOKED_AT = 200
+# Columns of features up to which they may change edges between labels themselves.
+_MOST_GATES = 300
 # What makes rows ready that are one column of text.
 _OF_COLUMN = {"text": "bag", "molecules": "elements"}
 
@@ -58,7 +63,9 @@ class HotVAEClassifier(LabelClassifier):
 
     It looks at the columns, holds out rows as the model will be used (whole blocks of the map where there are
     coordinates), lets a handful of quick models race (trees, a ridge, networks on several forms of the columns), and
-    stacks those that make the prediction better. All it decided is in ``recipe_``.
+    stacks those that make the prediction better. All it decided is in ``recipe_``. On top of the stack, labels pass
+    messages about what surprised them: what is known of some labels, or drawn, moves the others
+    (:class:`~hotvae.estimators.joint_law.JointLaw`); where that does not help on rows held out, it is left away.
 
     Parameters
     ----------
@@ -70,6 +77,11 @@ class HotVAEClassifier(LabelClassifier):
         classifier of scikit-learn takes their place.
     effort : {"quick", "normal", "thorough"} or float
         How hard to try; a number is seconds of an ordinary core.
+    joint : bool
+        Learn which labels go together, for ``predict_proba(X, given=...)``, :meth:`sample` and
+        :meth:`log_likelihood`; probabilities of single labels are the same with and without.
+    graph : "complete", "cooccurrence" or array of bool of shape (n_labels, n_labels)
+        Which labels may talk to each other; ``"cooccurrence"`` keeps edges between labels seen together.
     coordinates : pair of str or int, optional
         The two columns of X that say where a row is. They are used as values and as places, on the sphere where they
         are longitude and latitude. A :class:`~hotvae.Dataset` brings its own.
@@ -99,6 +111,8 @@ class HotVAEClassifier(LabelClassifier):
         The models that are stacked.
     stack_ : Stack
         Their weights, and the corrections of each label.
+    law_ : JointLaw or None
+        What labels say of each other; None without ``joint``, for a single label and for classes.
     left_out_ : ndarray of shape (n_samples, n_labels) or None
         Probabilities of the training rows by models that were not shown them; not kept in files.
     thresholds_ : dict
@@ -129,6 +143,8 @@ class HotVAEClassifier(LabelClassifier):
     recipe: RecipeName = "auto"
     base: Any = "auto"
     effort: Effort | float = "normal"
+    joint: bool = True
+    graph: Literal["complete", "cooccurrence"] | NDArray[np.bool_] = "complete"
     coordinates: tuple[str | int, str | int] | None = None
     hold_out: Held = "auto"
     rows: RowsAre = "auto"
@@ -242,10 +258,35 @@ class HotVAEClassifier(LabelClassifier):
         )
         found = follow_recipe(shop, candidates)
         self.members_, self.stack_ = found.members, found.stack
-        self.forms_.forget_tables([candidate.form for candidate, _ in self.members_])
+        self.law_ = None
+        kept = [candidate.form for candidate, _ in self.members_]
+        if self.joint and facts.n_labels > 1 and self.target_ == "labels":
+            say("which labels go together")
+            self.gate_ = _gate_form(facts)
+            gates = self._gates(None if self.gate_ is None else shop.forms.learn(self.gate_, table), found.left_out)
+            self.law_ = JointLaw.learn(
+                found.left_out,
+                gates,
+                labels,
+                held=folds.of_row,
+                graph=self._label_graph(labels),
+                training=self._training(),
+                seed=seed,
+                effort=work.law_effort,
+            )
+            say(_law_line(self.law_))
+            kept += [] if self.gate_ is None else [self.gate_]
+        self.forms_.forget_tables(kept)
         self.left_out_: NDArray[np.float64] | None = expit(found.left_out)
-        self.recipe_ = Recipe(columns, folds.how, work, found.entries, logit_loss(labels, found.left_out))
-        say(self.recipe_.lines()[-1])
+        self.recipe_ = Recipe(
+            columns,
+            folds.how,
+            work,
+            found.entries,
+            logit_loss(labels, found.left_out),
+            "" if self.law_ is None else _law_line(self.law_),
+        )
+        say(self.recipe_.stack_line())
 
     def _tune_thresholds(self, train: Rows, held: Rows | None) -> dict[str, float]:
         if held is not None:
@@ -269,6 +310,62 @@ class HotVAEClassifier(LabelClassifier):
             if candidate.form not in forms:
                 forms[candidate.form] = self.forms_.makers[candidate.form].transform(features)
         return self.stack_.logits([mean_logits(members, forms[c.form]) for c, members in self.members_])
+
+    # Labels together --------------------------------------------------------------------------------------
+
+    def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | None:
+        if isinstance(self.graph, str):
+            require_choice("graph", self.graph, ("complete", "cooccurrence"))
+            return None if self.graph == "complete" else cooccurrence_graph(labels)
+        return check_graph(np.asarray(self.graph), self.n_labels_)
+
+    def _gates(self, form: Any, logits: NDArray[np.float64]) -> NDArray[Any]:
+        """Return what may change how labels speak to each other: features, or what these say of the labels."""
+        return expit(logits) if form is None else np.asarray(form)
+
+    def _base(self, features: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        """Return stacked logits of rows, and what changes the edges between labels."""
+        logits = self._logits(features)
+        form = None if self.gate_ is None else self.forms_.makers[self.gate_].transform(features)
+        return logits, self._gates(form, logits)
+
+    @property
+    def conditional(self) -> bool:  # type: ignore[override]  # others know it before they are fitted
+        """Whether known labels can be given for a prediction of the others."""
+        single = getattr(self, "single_", None)
+        return bool(single.conditional) if single is not None else self.joint
+
+    def log_likelihood(self, X: Any, y: Any, n_orders: int = 4) -> NDArray[np.float64]:
+        """Log likelihood of whole label sets: of each label given those before it, over a few random orders.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Features, columns as in training.
+        y : array or DataFrame of shape (n_samples, n_labels)
+            0, 1, or NaN for labels that are left out.
+        n_orders : int
+            Orders of the labels; the likelihood is the mean over them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats; higher is better.
+        """
+        check_is_fitted(self)
+        require_count("n_orders", n_orders)
+        self._require_label_table("log_likelihood")
+        if self.single_ is not None:
+            raise ConfigError(
+                f"log_likelihood must go with recipe 'auto'; got {self.recipe!r}, which has no joint law. Train anew."
+            )
+        features = self._read(X)
+        labels = self._check_labels(y, reset=False)
+        if self.law_ is not None:
+            return self.law_.log_likelihood(*self._base(features), labels, n_orders)
+        odds = self._logits(features)
+        likelihood: NDArray[np.float64] = np.nansum(labels * odds - np.logaddexp(0, odds), axis=1)
+        return likelihood
 
     # The network alone ------------------------------------------------------------------------------------
 
@@ -295,7 +392,14 @@ class HotVAEClassifier(LabelClassifier):
     def _probs_given(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         if self.single_ is not None:
             return self.single_._probs_given(features, given)
-        return super()._probs_given(features, given)
+        if self.law_ is None:
+            raise ConfigError(
+                f"given must go with a model that has learned which labels go together; got joint={self.joint} with "
+                f"{self.n_labels_} labels. Train it anew with joint=True on a table of labels."
+            )
+        logits, gates = self._base(features)
+        probs: NDArray[np.floating[Any]] = expit(self.law_.logits(logits, gates, given)).astype(np.float32)
+        return probs
 
     def _draw_blocks(
         self, features: Any, given: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
@@ -303,7 +407,11 @@ class HotVAEClassifier(LabelClassifier):
         if self.single_ is not None:
             blocks: Iterator[NDArray[np.int8]] = self.single_._draw_blocks(features, given, sizes, random)
             return blocks
-        return super()._draw_blocks(features, given, sizes, random)
+        if self.law_ is None:
+            return super()._draw_blocks(features, given, sizes, random)
+        logits, gates = self._base(features)
+        law = self.law_
+        return (law.sample(logits, gates, size, random, given) for size in sizes)
 
     # Saving -----------------------------------------------------------------------------------------------
 
@@ -335,7 +443,11 @@ class HotVAEClassifier(LabelClassifier):
             "forms": {name: maker.state() for name, maker in self.forms_.makers.items()},
             "stack": self.stack_.state(),
             "recipe": self.recipe_.state(),
+            "law": None,
         }
+        if self.law_ is not None:
+            notes["law"] = {"gate": self.gate_, **self.law_.notes()}
+            tensors |= {f"law.{name}": tensor for name, tensor in self.law_.tensors().items()}
         return notes, tensors
 
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -360,6 +472,11 @@ class HotVAEClassifier(LabelClassifier):
                 fitted.append(restore_member(candidate, own, n_epochs))
             self.members_.append((candidate, fitted))
         self.stack_ = Stack.from_state(config["stack"], len(self.members_), self.n_labels_)
+        self.law_ = None
+        if config["law"] is not None:
+            self.gate_ = config["law"]["gate"]
+            own = {name.removeprefix("law."): tensors[name] for name in tensors if name.startswith("law.")}
+            self.law_ = JointLaw.from_tensors(own, config["law"], self.n_threads)
 
 
 # What a fitted classifier knows of its tables, whoever has learned it.
@@ -386,6 +503,22 @@ def _facts(plan: RowTransformer, table: Any, n_labels: int) -> Facts:
     if isinstance(plan, ColumnPlan):
         return Facts(n_rows, n_columns, n_labels, plan.is_binary or plan.is_sparse, plan.places, plan.degrees)
     return Facts(n_rows, n_columns, n_labels, is_bag=True)
+
+
+def _gate_form(facts: Facts) -> str | None:
+    """Return the form of the features that changes edges between labels; None where it would be too wide."""
+    return "scaled" if not facts.is_bag and facts.n_columns <= _MOST_GATES else None
+
+
+def _law_line(law: JointLaw) -> str:
+    """Say in a line what was learned of labels together."""
+    if law.messages is None:
+        return "labels together: messages do not help on rows held out; labels are independent"
+    chosen = next(score for score in reversed(law.scores) if score.get("chosen"))
+    return (
+        f"labels together: {law.messages.config.n_rounds} rounds of messages; joint log likelihood per label "
+        f"{-chosen['nll']:.4f} on rows held out, {-chosen['independent']:.4f} if labels were independent"
+    )
 
 
 def _names_of(plan: RowTransformer, table: Any) -> tuple[str, ...] | None:

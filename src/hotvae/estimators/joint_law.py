@@ -420,7 +420,7 @@ class _Search:
             messages = Messages(n_labels, n_features, candidate.config, edges)
         training = self.training.but(
             max_epochs=max(3, round(share * self.effort * (40 if len(self.rows) < _MANY_ROWS else 25))),
-            batch_size=32 if len(train) < 1000 else 64 if len(train) < _MANY_ROWS else 128,
+            batch_size=32 if len(train) < 500 else 64 if len(train) < _MANY_ROWS else 128,
             learning_rate=candidate.learning_rate,
             weight_decay=candidate.weight_decay,
             selection_metric="log_loss",
@@ -437,7 +437,7 @@ class _Search:
         if len(candidates) > 2:
             short = [self._score(candidate, folds[:1], 0.3).mean() for candidate in candidates]
             candidates = [candidates[i] for i in np.argsort(short, kind="stable")[:2]]
-        used = folds[: 3 if len(self.rows) < 1000 else 1]
+        used = folds[: 2 if len(self.rows) < 1000 else 1]
         full = [self._score(candidate, used, 1.0) for candidate in candidates]
         best = int(np.argmin([nll.mean() for nll in full]))
         gain = np.concatenate([_independent_nll(self.rows[fold]) for fold in used]) - full[best]

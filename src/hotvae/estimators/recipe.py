@@ -66,6 +66,8 @@ class Plan:
         Networks that may stay.
     n_seeds : int
         Times that a network which stays is trained on all rows, each from another start; their logits are averaged.
+    law_effort : float
+        Epochs that messages between labels are trained for, as a share of their usual number.
     max_epochs, batch_size, learning_rate
         Of the networks.
     """
@@ -75,6 +77,7 @@ class Plan:
     n_candidates: int
     n_networks: int
     n_seeds: int
+    law_effort: float
     max_epochs: int
     batch_size: int
     learning_rate: float
@@ -109,7 +112,7 @@ def plan_for(n_rows: int, n_features: int, n_labels: int, effort: Effort | float
     Examples
     --------
     >>> plan_for(2000, 13, 123, "normal").n_folds, plan_for(200_000, 13, 123, "normal").n_folds
-    (5, 2)
+    (4, 2)
     """
     if isinstance(effort, str):
         require_choice("effort", effort, get_args(Effort))
@@ -120,14 +123,14 @@ def plan_for(n_rows: int, n_features: int, n_labels: int, effort: Effort | float
         return fitting[0] if fitting else plan_for(n_rows, n_features, n_labels, "quick")
     size = int(np.searchsorted((4_000, 10_000, 40_000), n_rows))
     batch_size, learning_rate = ((64, 1e-3), (128, 2e-3), (128, 2e-3), (256, 2e-3))[size]
-    if 1_500 < n_rows <= 4_000:
-        batch_size, learning_rate = 128, 2e-3
     n_folds, n_seeds = ((5, 2), (4, 1), (3, 1), (2, 1))[size]
+    if 1_500 < n_rows <= 4_000:  # as many rows as make up for a fold and a seed less
+        batch_size, learning_rate, n_folds, n_seeds = 128, 2e-3, 4, 1
     if effort == "quick":
-        return Plan(2 if size else 3, 100, 1, 1, 1, 20, batch_size, learning_rate)
+        return Plan(2 if size else 3, 100, 1, 1, 1, 0.25, 20, batch_size, learning_rate)
     if effort == "normal":
-        return Plan(n_folds, 200, 4, 2, n_seeds, 30, batch_size, learning_rate)
-    return Plan(n_folds + 1, 400, 8, 3, n_seeds + 2, 60, batch_size, learning_rate)
+        return Plan(n_folds, 200, 4, 1, n_seeds, 0.5, 30, batch_size, learning_rate)
+    return Plan(n_folds + 1, 400, 8, 3, n_seeds + 2, 1.0, 60, batch_size, learning_rate)
 
 
 def expected_seconds(plan: Plan, n_rows: int, n_features: int, n_labels: int) -> float:
@@ -305,6 +308,8 @@ class Recipe:
         The candidates.
     log_loss : float
         Of the stack, on rows that its members were not shown.
+    together : str
+        What was learned of labels together, in a line.
     """
 
     columns: list[str]
@@ -312,6 +317,7 @@ class Recipe:
     plan: Plan
     entries: list[Entry] = field(default_factory=list)
     log_loss: float = float("nan")
+    together: str = ""
 
     def lines(self) -> list[str]:
         """Tell it in lines of text."""
@@ -319,8 +325,12 @@ class Recipe:
         for entry in self.entries:
             stacked = "" if entry.stacked is None else f", with those before it {entry.stacked:.4f}"
             told.append(f"{entry.name}: log loss {entry.log_loss:.4f}{stacked}; {entry.outcome}")
+        return [*told, self.stack_line(), *([self.together] if self.together else [])]
+
+    def stack_line(self) -> str:
+        """Tell what is stacked, with which weights, in a line."""
         chosen = ", ".join(f"{entry.weight:.2f} × {entry.name}" for entry in self.entries if entry.weight > 0)
-        return [*told, f"stack: {chosen}; log loss {self.log_loss:.4f} on rows held out"]
+        return f"stack: {chosen}; log loss {self.log_loss:.4f} on rows held out"
 
     def state(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
@@ -330,7 +340,9 @@ class Recipe:
     def from_state(cls, state: dict[str, Any]) -> Recipe:
         """Take back what :meth:`state` returned."""
         entries = [Entry(**entry) for entry in state["entries"]]
-        return cls(state["columns"], state["folds"], Plan(**state["plan"]), entries, state["log_loss"])
+        return cls(
+            state["columns"], state["folds"], Plan(**state["plan"]), entries, state["log_loss"], state["together"]
+        )
 
 
 class Workshop:
@@ -463,8 +475,8 @@ class Workshop:
 def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidate], list[Entry]]:
     """Choose candidates on the first fold.
 
-    What is quick is fitted as it is. Networks are trained for a third of their epochs; of these the better half, by
-    what each adds to the quick ones, is trained until the held-out rows have been content for a while; and then again,
+    What is quick is fitted as it is. Networks are trained for a third of their epochs; the best of these, by what
+    each adds to the quick ones, are trained until the held-out rows have been content for a while; and then again,
     in a training 1.7 times as long as its best epoch says, the step size falling to 0 at its end, which is better
     than stopping midway. Then candidates are chosen one by one: each time the one that makes the stack best, until
     nothing makes it better by three thousandths.
@@ -507,7 +519,7 @@ def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidat
             fit(candidate, max(5, shop.work.max_epochs // 3))
         beside = [candidate.name for candidate in quick]
         order = sorted(networks, key=lambda candidate: stacked([*beside, candidate.name]))
-        n_kept = max(2, len(networks) // 2)
+        n_kept = shop.work.n_networks
         for candidate in order[n_kept:]:
             entries[candidate.name].outcome = "left out after a third of the epochs"
             del logits[candidate.name]

@@ -98,8 +98,8 @@ def fit_stack(members: Sequence[NDArray[Any]], labels: NDArray[Any], *, by_label
 
     Examples
     --------
-    >>> good = np.array([[2.0], [-2.0], [2.0], [-2.0]])
-    >>> fit_stack([good, -good], np.array([[1], [0], [1], [1]]), by_label=False).weights.round(2)
+    >>> good, useless = np.array([[2.0], [-2.0], [2.0], [-2.0]]), np.array([[-1.0], [-1.0], [1.0], [-1.0]])
+    >>> fit_stack([good, useless], np.array([[1], [0], [1], [1]]), by_label=False).weights.round(2)
     array([0.55, 0.  ])
     """
     n_members, n_labels = len(members), labels.shape[1]
