@@ -107,6 +107,18 @@ def test_train__validation_file__chooses_the_thresholds(folder, tmp_path, run):
     assert summary["validation"]["n_rows"] == 60
 
 
+def test_train__nothing_to_learn__is_how_common_labels_are(tmp_path, run):
+    """Labels change from row to row: whatever is learned of the neighbours of a row is wrong of it."""
+    rows = np.arange(60)
+    table = pd.DataFrame({"depth": rows, "sp_owl": rows % 2, "sp_wren": (rows + 1) % 2})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    options = ["--labels", "sp_*", "--effort", "quick", "--quiet", "--json", "--out", tmp_path / "m"]
+    code, out, err = run("train", tmp_path / "t.csv", *options)
+    assert code == 0, err
+    assert json.loads(out)["recipe"][-1].startswith("stack: nothing but how common each label is; log loss 0.69")
+    np.testing.assert_allclose(load_model(tmp_path / "m").predict_proba(table[["depth"]]), 0.5, atol=0.05)
+
+
 # --- effort and settings ---------------------------------------------------------------------------------
 
 

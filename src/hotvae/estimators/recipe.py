@@ -330,6 +330,7 @@ class Recipe:
     def stack_line(self) -> str:
         """Tell what is stacked, with which weights, in a line."""
         chosen = ", ".join(f"{entry.weight:.2f} × {entry.name}" for entry in self.entries if entry.weight > 0)
+        chosen = chosen or "nothing but how common each label is"
         return f"stack: {chosen}; log loss {self.log_loss:.4f} on rows held out"
 
     def state(self) -> dict[str, Any]:
@@ -606,7 +607,7 @@ def follow_recipe(shop: Workshop, candidates: Sequence[Candidate]) -> Outcome:
     shares = stack.weights / max(stack.weights.sum(), 1e-12)
     if (shares < _LEAST_SHARE).any():
         for candidate, share in zip(chosen, shares, strict=True):
-            if share < _LEAST_SHARE:
+            if share < _LEAST_SHARE and len(kept) > 1:  # where nothing can be learned, one stays that says so
                 kept.remove(candidate)
                 next(e for e in entries if e.name == candidate.name).outcome = "weighs nothing on all folds"
         stack = fit_stack([found[candidate.name] for candidate in kept], shop.labels)
