@@ -246,7 +246,7 @@ class StoredJudge:
     say: Callable[[str], None] = print
 
     def __post_init__(self) -> None:
-        self.known = {
+        self.known: dict[str, dict[str, Any]] = {
             line["fit"]: line for line in self.store.lines(SEARCH) if line["status"] == DONE and "macro_f1" in line
         }
 
@@ -259,10 +259,15 @@ class StoredJudge:
         if key not in self.known:
             if time.time() > self.deadline:
                 raise OutOfTimeError
-            line = {"cell": cell.to_dict(), "fit": key, "status": DONE, "point": point, "n_epochs": n_epochs}
-            line |= self.fit(cell, self.deadline) | _stamp(self.command)
+            head: dict[str, Any] = {
+                "cell": cell.to_dict(),
+                "fit": key,
+                "status": DONE,
+                "point": point,
+                "n_epochs": n_epochs,
+            }
+            self.known[key] = line = head | self.fit(cell, self.deadline) | _stamp(self.command)
             self.store.append(json_ready(line))
-            self.known[key] = line
             self.say(
                 f"{self.draw.data}, {n_epochs} epochs of {json.dumps(point)}: macro F1 {line['macro_f1']:.4f} "
                 f"({line['cpu_seconds']:.0f} CPU s)"

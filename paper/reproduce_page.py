@@ -81,7 +81,7 @@ def reproduce_page(store: Store) -> str:
 def _in_short(sets: Sequence[str], found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     lines = []
     for data in sets:
-        met, not_met = [], []
+        met, not_met = list[str](), list[str]()
         for metric, title in TABLE_METRICS.items():
             told = printed(metric, data, "hotvae")
             means = [metric_mean(found[data], metric, protocol) for protocol in ("honest", "oracle")]
