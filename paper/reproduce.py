@@ -1,6 +1,7 @@
 """The paper's model as printed, with the supplement's grid searched: ``python -m paper.reproduce yeast --budget 20m``.
 
-    python -m paper.reproduce scene --points 9 --only dim=100,200    (needs HOTVAE_DATA_DIR, or hotvae data get)
+    python -m paper.reproduce scene --points 9 --first-epochs 10 --only dim=100,200 --seeds 0,1,2
+                                                                     (needs HOTVAE_DATA_DIR, or hotvae data get)
     python -m paper.reproduce --render                               (writes docs/paper.md from what is stored)
 
 The grid has 7,776 points of up to 200 epochs each; nobody can run it on a desk. A seeded draw of its points is halved
