@@ -2,6 +2,7 @@
 
     python -m paper.reproduce scene --points 9 --first-epochs 10 --only dim=100,200 --seeds 0,1,2
                                                                      (needs HOTVAE_DATA_DIR, or hotvae data get)
+    python -m paper.reproduce scene --also dropout=0.5 --seeds 0     (a neighbour of the choice, to learn what it cost)
     python -m paper.reproduce --render                               (writes docs/paper.md from what is stored)
 
 The grid has 7,776 points of up to 200 epochs each; nobody can run it on a desk. A seeded draw of its points is halved
@@ -59,7 +60,7 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 """What a row of each set is, and so which of the paper's two encoders reads it."""
 
-SEARCH, FINAL = "reproduce-search", "reproduce"
+SEARCH, FINAL, WHY = "reproduce-search", "reproduce", "reproduce-why"
 KEPT = 3
 """One in so many goes on."""
 LONGER = 4
@@ -387,6 +388,22 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     return name, [value_of(word) for word in values.split(",") if word]
 
 
+def neighbours_of(data: str, change: str, seeds: Sequence[int]) -> list[Cell]:
+    """List fits of what was chosen for a set with one axis of the grid at another value.
+
+    They are looked at after the choice and choose nothing.
+
+    Examples
+    --------
+    >>> neighbours_of("scene", "dropout=0.5", [0])[0].settings
+    {'encoder_dropout': 0.5, 'decoder_dropout': 0.5}
+    """
+    name, values = parse_axis(change)
+    restricted({name: values})
+    settings = settings_of({name: values[0]})
+    return [Cell(WHY, change, PAPER_MODEL, data, seed=seed, settings=settings) for seed in seeds]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Search, fit and measure; or write the page.
 
@@ -403,6 +420,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--points", type=int, default=Draw.n_points, help="points of the grid that are drawn")
     parser.add_argument("--first-epochs", type=int, default=Draw.first_epochs, help="epochs of the first round")
     parser.add_argument("--only", action="append", default=[], metavar="AXIS=VALUES", help="fewer values of an axis")
+    parser.add_argument("--also", metavar="AXIS=VALUE", help="measure a neighbour of what was chosen before instead")
     parser.add_argument("--budget", default="20m", help="time for each set; the same command goes on later")
     parser.add_argument("--render", action="store_true", help="write docs/paper.md")
     options = parser.parse_args(argv)
@@ -414,6 +432,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for data in options.data:
         draw = Draw(data, options.points, options.first_epochs, only)
         deadline = time.time() + budget
+        seeds = [int(seed) for seed in options.seeds.split(",")]
+        if options.also:
+            run(store, plan(store, neighbours_of(data, options.also, seeds)), budget=budget, command=command, say=print)
+            continue
         try:
             line = search(draw, StoredJudge(store, draw, deadline, command))
         except OutOfTimeError:
@@ -421,7 +443,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue
         print(f"{data}: chosen out of {line['n_points']} of {line['n_grid']} points: {json.dumps(line['chosen'])}")
         write_chosen(line)
-        cells = [Cell(FINAL, PAPER_MODEL, PAPER_MODEL, data, seed=int(seed)) for seed in options.seeds.split(",")]
+        cells = [Cell(FINAL, PAPER_MODEL, PAPER_MODEL, data, seed=seed) for seed in seeds]
         left = max(1.0, deadline - time.time())
         run(store, plan(store, cells), budget=left, limit=left, command=command, say=print)
     if options.render:

@@ -7,7 +7,7 @@ from typing import Any
 from hotvae.errors import DataError
 from paper.facts import printed
 from paper.pages import TABLE_METRICS
-from paper.reproduce import FINAL, ROWS, SEARCH
+from paper.reproduce import FINAL, ROWS, SEARCH, WHY, parse_axis
 from paper.runner import duration_words
 from paper.store import DONE, Store
 from paper.summaries import Mean, joined, markdown_table, mean_of, metric_mean, plural
@@ -84,7 +84,8 @@ def reproduce_page(store: Store) -> str:
     sets = [data for data in ROWS if data in found]
     if not sets:
         raise DataError("results must hold a finished set; got none. Run python -m paper.reproduce scene first.")
-    sections = [_section(data, found[data], searched.get(data)) for data in sets]
+    looked_at = [line for line in store.latest(WHY).values() if line["status"] == DONE]
+    sections = [_section(data, found[data], searched.get(data)) + _why(data, found[data], looked_at) for data in sets]
     missing = [data for data in ROWS if data not in found]
     left = [
         f"## {data}\n\n" + _wrapped(f"Not run: `python -m paper.reproduce {data}`.{_COSTS.get(data, '')}")
@@ -163,6 +164,28 @@ def _section(data: str, lines: Sequence[Mapping[str, Any]], choice: Mapping[str,
     if choice is not None:
         parts.append(_search_note(choice))
     return "\n".join(parts)
+
+
+def _why(data: str, chosen: Sequence[Mapping[str, Any]], looked_at: Sequence[Mapping[str, Any]]) -> str:
+    """Put neighbours of the chosen point beside it, seed by seed; they were measured afterwards and chose nothing."""
+    rows = []
+    for line in looked_at:
+        if line["cell"]["data"] != data:
+            continue
+        same = [each for each in chosen if each["cell"]["seed"] == line["cell"]["seed"]]
+        name, values = parse_axis(line["cell"]["variant"])
+        named = [*(("chosen", each) for each in same), (f"{_AXES[name]} {_plain(values[0])}", line)]
+        for title, each in named:
+            values_of = [each["metrics"]["honest"][metric] for metric in TABLE_METRICS]
+            loss = each["metrics"]["honest"]["log_loss"]
+            rows.append(
+                [f"{title}, seed {line['cell']['seed']}", *(f"{value:.3f}" for value in values_of), f"{loss:.4f}"]
+            )
+    if not rows:
+        return ""
+    intro = "What another value of the grid would have given, honest, looked at after the choice; the search did not reach it:"
+    table = markdown_table(["", *TABLE_METRICS.values(), "log loss"], list(dict.fromkeys(map(tuple, rows))))
+    return f"\n{_wrapped(intro)}\n{table}"
 
 
 def _search_note(choice: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from paper.reproduce import (
     halve,
     main,
     n_points_of,
+    neighbours_of,
     parse_axis,
     restricted,
     search,
@@ -263,6 +264,14 @@ def test_searched_sets__the_papers_grid__is_no_search_of_all_models():
     assert searched_sets() == ("scene",)
 
 
+def test_neighbours_of__a_value_of_the_grid__both_dropouts_and_nothing_else():
+    cells_ = neighbours_of("yeast", "dropout=0.5", [0, 2])
+    assert [cell.seed for cell in cells_] == [0, 2]
+    assert cells_[0].settings == {"encoder_dropout": 0.5, "decoder_dropout": 0.5}
+    with pytest.raises(ConfigError, match=r"^dropout must be of the supplement's grid \(0\.0, .*\); got 0\.4"):
+        neighbours_of("yeast", "dropout=0.4", [0])
+
+
 def test_main__unknown_set__is_refused():
     with pytest.raises(ConfigError, match=r"^data must be one of 'scene'"):
         main(["reuters"])
@@ -298,6 +307,9 @@ def test_page__stored_results__printed_ours_and_what_the_grid_chose(tmp_path):
                 "n_epochs": 50,
             }
         )
+    neighbour = neighbours_of("scene", "dropout=0.5", [1])[0]
+    better = {"metrics": {"honest": honest | {"example_f1": 0.7654}}}
+    store.append({"cell": neighbour.to_dict(), "status": "done", **better})
     page = reproduce_page(store)
     assert max(len(text) for text in page.splitlines()) <= 120
     page = " ".join(page.split())
@@ -308,3 +320,5 @@ def test_page__stored_results__printed_ours_and_what_the_grid_chose(tmp_path):
     assert f"layers {line['chosen']['n_layers']}" in page
     assert "## yeast Not run: `python -m paper.reproduce yeast`. ##" in page
     assert "4 minutes an epoch" in page
+    assert "| chosen, seed 1 | 0.676 |" in page
+    assert "| dropout 0.5, seed 1 | 0.765 |" in page
