@@ -35,7 +35,7 @@ from hotvae.features.text import BagOfWords
 from hotvae.graph import phylogeny_graph
 from hotvae.jobs.settings import ALIASES, OPTIONS, read_preset, read_settings, train_settings
 from hotvae.metrics import MEASURES, all_measures, log_loss, richness_coverage, site_pairs
-from paper.experiments import TUNED, Cell
+from paper.experiments import PAPER_MODEL, TUNED, Cell
 from paper.runner import versions
 from paper.variants import VARIANTS
 
@@ -120,7 +120,9 @@ def recipe_of(cell: Cell) -> Recipe:
     preset = {ALIASES.get(name, name): value for name, value in read_preset(preset_name, known).items()}
     tuned_file = TUNED / f"{cell.data}.{cell.model}.toml"
     tuned = read_settings(tuned_file) if tuned_file.is_file() else {}
-    if tuned:
+    if cell.model == PAPER_MODEL:
+        preset = {name: value for name, value in preset.items() if name == "encoder"}  # what a row is
+    elif tuned:
         preset = {}  # a search wrote down all settings; what HOT-VAE's own search changed since is not this model's
     elif not issubclass(cls, HotVAENetwork):
         kept = (*_SHARED, *_AT_LEAST, *OPTIONS, *(("learning_rate", "batch_size") if cell.model == "plain" else ()))
@@ -130,7 +132,8 @@ def recipe_of(cell: Cell) -> Recipe:
         preset |= {name: max(preset[name], known[name]) for name in _AT_LEAST if name in preset}
     own = dict(cell.settings)
     smoke = {name: value for name, value in own.pop("smoke", {}).items() if name in known}
-    graph, times = own.pop("graph", None), own.pop("times", {})
+    # The command line's option of this name reads files; here it is the classifier's parameter.
+    graph, times = own.pop("graph", tuned.pop("graph", None)), own.pop("times", {})
     settings = train_settings(
         known,
         (f"preset of {preset_name}", preset),

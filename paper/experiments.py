@@ -36,6 +36,10 @@ TUNED = Path(__file__).with_name("tuned")
 """Settings that a search chose for a rival: ``DATA.MODEL.toml``. What it chose for HOT-VAE is the preset of the set."""
 
 
+PAPER_MODEL = "hotvae-paper"
+"""The paper's recipe (`hotvae.config.RECIPES`), with what ``python -m paper.reproduce`` chose from its grid."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One fit and how it is measured.
@@ -416,19 +420,20 @@ def select(cells: Iterable[Cell], only: Sequence[str]) -> list[Cell]:
 
 
 def searched_sets() -> tuple[str, ...]:
-    """Name the sets on which settings were searched for by machine.
+    """Name the sets on which settings of all models were searched for by machine.
 
     Returns
     -------
     tuple of str
-        Sets with a file in :data:`TUNED`.
+        Sets with a file in :data:`TUNED`; what was chosen from the paper's own grid does not count.
 
     Examples
     --------
     >>> "virtual-3000-24" in searched_sets()
     False
     """
-    return tuple(sorted({path.name.partition(".")[0] for path in TUNED.glob("*.toml")}))
+    files = [path for path in TUNED.glob("*.toml") if not path.name.endswith(f".{PAPER_MODEL}.toml")]
+    return tuple(sorted({path.name.partition(".")[0] for path in files}))
 
 
 def fingerprint(values: Any) -> str:

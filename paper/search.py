@@ -463,7 +463,7 @@ def look_again(
     for number, draw in again:
         value: float | None
         try:
-            value = _judge(task, trials[number].user_attrs["settings"], _rows(task, draw), _Clock(deadline))
+            value = _judge(task, trials[number].user_attrs["settings"], _rows(task, draw), Clock(deadline))
         except optuna.TrialPruned:
             return
         except _REFUSALS:
@@ -606,13 +606,19 @@ def _suggest(trial: Trial, space: Space, start: Mapping[str, Any]) -> dict[str, 
     return chosen
 
 
-class _Clock:
-    """Is told of every epoch, and ends a fit that is out of time."""
+class Clock:
+    """Is told of every epoch, and ends a fit that is out of time.
+
+    Parameters
+    ----------
+    deadline : float
+        Seconds of ``time.time()``.
+    """
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
 
-    def __enter__(self) -> _Clock:
+    def __enter__(self) -> Clock:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -627,7 +633,7 @@ class _Clock:
             raise _optuna().TrialPruned
 
 
-class _Watcher(_Clock):
+class _Watcher(Clock):
     """Ends a trial that is behind the median as well."""
 
     def __init__(self, trial: Trial, metric: str, deadline: float) -> None:
@@ -643,7 +649,7 @@ class _Watcher(_Clock):
 
 
 @contextmanager
-def _watched(watcher: _Clock) -> Iterator[None]:
+def watched(watcher: Clock) -> Iterator[None]:
     """Let the training loop tell the watcher of its epochs; a classifier itself takes only names of styles."""
     from hotvae.training import loop as training_loop
 
@@ -729,7 +735,7 @@ def _rows(task: Search, draw: int = 0) -> _Rows:
     return parts.train, parts.validation
 
 
-def _judge(task: Search, settings: Mapping[str, Any], rows: _Rows, watcher: _Clock) -> float:
+def _judge(task: Search, settings: Mapping[str, Any], rows: _Rows, watcher: Clock) -> float:
     """Fit with some settings, and give the metric on the validation rows."""
     from hotvae.jobs.settings import train_settings
     from hotvae.metrics import score
@@ -741,7 +747,7 @@ def _judge(task: Search, settings: Mapping[str, Any], rows: _Rows, watcher: _Clo
     told = train_settings(cls.all_settings(), ("settings", settings)).parameters
     model = cls.from_settings(**{"random_state": task.seed, "n_threads": 1} | told | aside)
     train, validation = rows
-    with warnings.catch_warnings(), _watched(watcher):
+    with warnings.catch_warnings(), watched(watcher):
         warnings.simplefilter("ignore", DataWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         model.fit(*train, validation=validation)

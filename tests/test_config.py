@@ -21,6 +21,7 @@ from hotvae.config import (
     require_widths,
 )
 from hotvae.errors import ConfigError
+from hotvae.training.settings import WHERE
 
 NAN, INF = float("nan"), float("inf")
 
@@ -147,10 +148,14 @@ def test_net_config__initial_log_variance_out_of_range__is_refused(value):
 
 
 @pytest.mark.parametrize(
-    ("dim", "n_heads"), [(1, 1), (8, 1), (64, 1), (96, 1), (127, 1), (128, 2), (192, 3), (200, 2), (256, 4), (257, 1)]
+    ("dim", "n_heads"),
+    [(1, 1), (8, 1), (64, 1), (94, 1), (98, 2), (100, 2), (127, 1), (128, 2), (192, 3), (200, 2), (256, 4), (512, 8)],
 )
-def test_net_config__heads__are_64_wide_as_far_as_they_divide_the_width(dim, n_heads):
-    """200 has room for three heads of 64, but three do not divide it; 257 is a prime."""
+def test_net_config__heads__are_about_64_wide_as_far_as_they_divide_the_width(dim, n_heads):
+    """200 has room for three heads of 64, but three do not divide it; 127 is a prime.
+
+    The paper's widths, 100, 200 and 512, have several: "specifically, we use multi-head self-attention".
+    """
     assert NetConfig(dim=dim).n_heads == n_heads
 
 
@@ -219,19 +224,94 @@ def test_fit__parameter_not_allowed__is_named_as_the_user_knows_it(settings, rul
 # Recipes --------------------------------------------------------------------------------------------------
 
 
-def test_find_recipe__best__has_the_defaults():
-    assert find_recipe("best") == {}
+@pytest.mark.parametrize("name", ["auto", "network"])
+def test_find_recipe__of_ours__has_the_defaults(name):
+    assert find_recipe(name) == {}
 
 
-def test_find_recipe__paper__has_no_addition_of_ours_and_is_a_copy():
+# Every setting of the paper's recipe, with what the paper says of it: a quotation, or that it says nothing.
+PRINTED = {
+    "encoder_widths": ((256, 512, 256), "one is a three-layer MLP; widths are not printed, P17"),
+    "label_encoder_widths": ((256, 512, 256), "the same encoder for labels"),
+    "encoder_layers": (2, "a two-layer FMP"),
+    "label_encoder": ("mlp", "the MLP outputs one Gaussian subspace, P9"),
+    "latent_dim": (0, "we assume that both the feature embedding and the label embedding have d dimensions"),
+    "graph": ("complete", "by default, there is an edge between every pair of labels"),
+    "dim": (200, "grid: d is from {100, 200, 512}"),
+    "n_layers": (2, "grid: the number of decoder layer is from {2, 3, 4, 5}"),
+    "encoder_dropout": (0.2, "grid: dropout after all layers except the last one, from {0, 0.1, 0.2, 0.5}"),
+    "decoder_dropout": (0.2, "the same rate"),
+    "intermediate_weight": (0.2, "grid: lambda_1 is selected from {0.1, 0.2, 0.3}"),
+    "ranking_weight": (1.0, "grid: lambda_2 is from {1, 100, 1000}"),
+    "kl_weight": (1e-5, "grid: beta has a value of 1e-5, 1e-4, or 0 in some rare cases"),
+    "optimizer": ("adam", "with the Adam optimizer"),
+    "learning_rate": (3e-4, "grid: learning rate is chosen from {2e-4, 3e-4, 7.5e-4}"),
+    "max_epochs": (200, "we train the model up to 200 epochs to saturate the performance"),
+    "selection_metric": ("macro_f1", "we select the model performing best on validation set based on maF1"),
+}
+NOT_SAID = {
+    "initial_log_variance": -4.0,
+    "patience": 20,
+    "batch_size": 64,
+    "precision": "float32",
+    "scaling": "standard",
+}
+OFF = {
+    "conditional": False,
+    "given_epochs": 0,
+    "covariance_epochs": 0,
+    "rank": None,
+    "direct_path": False,
+    "direct_epochs": 0,
+    "base": None,
+    "latent_neighbours": 0,
+    "landmarks": 0,
+    "spatial_units": 0,
+    "clamp": False,
+    "average_decay": 0.0,
+    "schedule": "constant",
+    "warmup_epochs": 0.0,
+    "weight_decay": 0.0,
+    "clip_norm": 0.0,
+}
+# What a row is, which rows are held out, and where and how it is computed: none of a recipe's business.
+OF_THE_DATA = {
+    "encoder",
+    "spatial_columns",
+    "spatial_degrees",
+    "max_tokens",
+    "max_words",
+    "min_word_count",
+    "weights",
+    "bonds",
+}
+OF_THE_RUN = {"validation_fraction", "random_state", "checkpointing", *WHERE}
+
+
+def test_find_recipe__paper__is_what_is_printed_what_is_not_said_and_nothing_else():
+    printed = {name: value for name, (value, _) in PRINTED.items()}
+    assert find_recipe("paper") == printed | NOT_SAID | OFF
+
+
+def test_find_recipe__paper__every_setting_of_the_network_is_in_it():
+    """A default of ours can change, and the paper's recipe does not."""
+    settings = HotVAENetwork.all_settings().keys() - OF_THE_DATA - OF_THE_RUN
+    assert find_recipe("paper").keys() == settings
+
+
+def test_find_recipe__paper__four_terms_of_the_loss_as_weighted_in_print():
+    model = HotVAENetwork.from_recipe("paper")
+    assert model._weights() == {"bce": 1.0, "intermediate": 0.2, "ranking": 1.0, "kl": 1e-5}
+
+
+def test_find_recipe__paper__is_a_copy():
     paper = find_recipe("paper")
-    assert not any(paper[name] for name in ("conditional", "direct_path", "latent_neighbours", "landmarks", "base"))
     paper["optimizer"] = "adamw"
     assert RECIPES["paper"]["optimizer"] == "adam"
 
 
 def test_find_recipe__unknown__is_refused():
-    with pytest.raises(ConfigError, match=r"^recipe must be one of 'best', 'paper'; got 'own'"):
+    with pytest.raises(ConfigError, match=r"^recipe must be one of 'auto', 'network', 'paper'; got 'own'"):
         find_recipe("own")
 
 

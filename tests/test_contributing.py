@@ -56,7 +56,8 @@ def test_walk_of_a_training__beside_a_real_one__has_the_same_frames(tmp_path, mo
 
     monkeypatch.setattr(losses, "ranking_loss", stop)
     with pytest.raises(ZeroDivisionError) as caught:
-        main(["train", str(tmp_path / "sites.csv"), "--labels", "sp_*", "--out", str(tmp_path / "model"), "--quiet"])
+        table, out = str(tmp_path / "sites.csv"), str(tmp_path / "model")
+        main(["train", table, "--labels", "sp_*", "--recipe", "network", "--out", out, "--quiet"])
     package = ROOT / "src" / "hotvae"
     frames = [(Path(frame.filename), frame.name) for frame in traceback.extract_tb(caught.tb)]
     seen = [(str(file.relative_to(package)), name) for file, name in frames if file.is_relative_to(package)]

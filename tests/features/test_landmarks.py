@@ -133,7 +133,7 @@ def test_classifier__saved_and_read_back__predicts_the_same_bits(tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "model").predict_proba(features), model.predict_proba(features))
 
 
-@pytest.mark.parametrize("name", ["hotvae", "plain", "mpvae", "probit", "lamp", "seq2seq", "c2ae"])
+@pytest.mark.parametrize("name", ["hotvae_network", "plain", "mpvae", "probit", "lamp", "seq2seq", "c2ae"])
 def test_network__landmarks__reach_its_front(name):
     """Whatever makes rows easier to read is no merit of one model: every network can have it."""
     rng = np.random.default_rng(0)

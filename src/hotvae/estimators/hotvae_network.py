@@ -182,8 +182,8 @@ class HotVAENetwork(NetworkClassifier):
         Parameters
         ----------
         recipe : {"network", "paper"}
-            ``"network"`` has the defaults; ``"paper"`` what the paper trains with, as far as it says so
-            (:data:`~hotvae.config.RECIPES`).
+            ``"network"`` has the defaults; ``"paper"`` is the model as the paper prints it and nothing else
+            (:data:`~hotvae.config.RECIPES`), at one point of the supplement's grid.
         **settings
             Whatever else is to differ from the defaults, by the names of parameters or of those of ``training`` and
             ``features``, such as ``max_epochs``; these win over the recipe.
@@ -194,8 +194,9 @@ class HotVAENetwork(NetworkClassifier):
 
         Examples
         --------
-        >>> HotVAENetwork.from_recipe("paper", n_layers=3, max_epochs=200).training.optimizer
-        'adam'
+        >>> model = HotVAENetwork.from_recipe("paper", n_layers=3)
+        >>> model.training.optimizer, model.training.max_epochs, model.direct_path
+        ('adam', 200, False)
         """
         return cls.from_settings(**find_recipe(recipe) | settings)
 
