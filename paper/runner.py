@@ -135,7 +135,7 @@ def resolved_settings(cell: Cell) -> Mapping[str, Any]:
 
     Examples
     --------
-    >>> resolved_settings(Cell("tables", "hotvae", "hotvae", "sider"))["encoder"]
+    >>> resolved_settings(Cell("tables", "before", "hotvae_network", "sider"))["encoder"]
     'elements'
     """
     from paper.cells import recipe_of  # torch is not needed to render

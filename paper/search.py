@@ -93,7 +93,7 @@ _TRAINING: Space = {
 
 SPACES: dict[str, Space] = {
     # The supplement's grid, and what our recipe adds to it.
-    "hotvae": _TRAINING
+    "hotvae_network": _TRAINING
     | {
         "dim": Choices((32, 64, 128, 256)),
         "latent_dim": Choices((0, 256)),
@@ -178,7 +178,7 @@ class Search:
     """
 
     data: str
-    model: str = "hotvae"
+    model: str = "hotvae_network"
     metric: str = "macro_f1"
     split: int = 0
     seed: int = 0
@@ -463,7 +463,7 @@ def look_again(
     for number, draw in again:
         value: float | None
         try:
-            value = _judge(task, trials[number].user_attrs["settings"], _rows(task, draw), _Clock(deadline))
+            value = _judge(task, trials[number].user_attrs["settings"], _rows(task, draw), Clock(deadline))
         except optuna.TrialPruned:
             return
         except _REFUSALS:
@@ -494,7 +494,7 @@ def write_preset(path: str | os.PathLike[str], found: Found, command: str | None
     >>> path = Path(tempfile.mkdtemp()) / "yeast.toml"
     >>> write_preset(path, Found(Search("yeast"), {"dim": 32, "encoder_widths": [64]}, 0.5, 9, 3, 0, 60.0))
     >>> print(path.read_text(), end="")
-    # hotvae on yeast: macro_f1 0.5000 on the validation rows.
+    # hotvae_network on yeast: macro_f1 0.5000 on the validation rows.
     # 9 trials finished, 3 were ended early; 1 min 0 s in all.
     dim = 32
     encoder_widths = [64]
@@ -606,13 +606,19 @@ def _suggest(trial: Trial, space: Space, start: Mapping[str, Any]) -> dict[str, 
     return chosen
 
 
-class _Clock:
-    """Is told of every epoch, and ends a fit that is out of time."""
+class Clock:
+    """Is told of every epoch, and ends a fit that is out of time.
+
+    Parameters
+    ----------
+    deadline : float
+        Seconds of ``time.time()``.
+    """
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
 
-    def __enter__(self) -> _Clock:
+    def __enter__(self) -> Clock:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -627,7 +633,7 @@ class _Clock:
             raise _optuna().TrialPruned
 
 
-class _Watcher(_Clock):
+class _Watcher(Clock):
     """Ends a trial that is behind the median as well."""
 
     def __init__(self, trial: Trial, metric: str, deadline: float) -> None:
@@ -643,7 +649,7 @@ class _Watcher(_Clock):
 
 
 @contextmanager
-def _watched(watcher: _Clock) -> Iterator[None]:
+def watched(watcher: Clock) -> Iterator[None]:
     """Let the training loop tell the watcher of its epochs; a classifier itself takes only names of styles."""
     from hotvae.training import loop as training_loop
 
@@ -688,7 +694,6 @@ def run_trials(
 
     recipe = recipe_of(task.cell)
     known = recipe.cls.all_settings()
-    options = {"coordinates_as_features": True} if recipe.coordinates_as_features else {}
     rows = _rows(task)
     start, space = _space(task)
     study = _open_study(task, journal, seed=number)
@@ -701,7 +706,7 @@ def run_trials(
         if "dim" in settings and "n_heads" in known:
             settings["n_heads"] = max(1, settings["dim"] // 64)
         shown = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
-        trial.set_user_attr("settings", options | shown)
+        trial.set_user_attr("settings", shown)
         try:
             return _judge(task, shown, rows, _Watcher(trial, task.metric, deadline))
         except _REFUSALS as error:
@@ -729,7 +734,7 @@ def _rows(task: Search, draw: int = 0) -> _Rows:
     return parts.train, parts.validation
 
 
-def _judge(task: Search, settings: Mapping[str, Any], rows: _Rows, watcher: _Clock) -> float:
+def _judge(task: Search, settings: Mapping[str, Any], rows: _Rows, watcher: Clock) -> float:
     """Fit with some settings, and give the metric on the validation rows."""
     from hotvae.jobs.settings import train_settings
     from hotvae.metrics import score
@@ -737,11 +742,11 @@ def _judge(task: Search, settings: Mapping[str, Any], rows: _Rows, watcher: _Clo
 
     cls = recipe_of(task.cell).cls
     # What HOT-VAE learns afterwards, of given labels and whole communities, does not change what is judged here.
-    aside = {"given_epochs": 0, "covariance_epochs": 0} if task.model == "hotvae" else {}
+    aside = {"given_epochs": 0, "covariance_epochs": 0} if task.model == "hotvae_network" else {}
     told = train_settings(cls.all_settings(), ("settings", settings)).parameters
     model = cls.from_settings(**{"random_state": task.seed, "n_threads": 1} | told | aside)
     train, validation = rows
-    with warnings.catch_warnings(), _watched(watcher):
+    with warnings.catch_warnings(), watched(watcher):
         warnings.simplefilter("ignore", DataWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         model.fit(*train, validation=validation)

@@ -1,18 +1,20 @@
-"""Models of ablations that no setting gives: HOT-VAE with its loss changed."""
+"""Models that no setting gives: HOT-VAE with its loss changed, and with the paper's recipe under its settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from hotvae.config import find_recipe
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.hotvae_network import HotVAENetwork
 from hotvae.net.losses import HotVAEOutput, bce_loss, hotvae_terms, ranking_loss
 from hotvae.net.model import HotVAE
 from hotvae.types import Labels, Logits, PerSample, Probs
+from paper.experiments import PAPER_MODEL
 
 Terms = dict[str, PerSample]
 
@@ -201,6 +203,23 @@ class KeptByGiven(HotVAENetwork):
     network_class = SelectedByGiven
 
 
+class PaperRecipe(HotVAENetwork):
+    """HOT-VAE as the paper prints it: settings that are not given are those of the recipe, not our defaults.
+
+    Examples
+    --------
+    >>> PaperRecipe.from_settings(n_layers=3).training.optimizer
+    'adam'
+    """
+
+    title = "HOT-VAE, paper's recipe"
+
+    @classmethod
+    def from_settings(cls, **settings: Any) -> Self:
+        """Make the network of the recipe, with some settings changed."""
+        return super().from_settings(**find_recipe("paper") | settings)
+
+
 VARIANTS: Mapping[str, type[LabelClassifier]] = {
     "hotvae-feature-branch": FeatureBranchOnly,
     "hotvae-light-label-branch": LightLabelBranch,
@@ -208,5 +227,6 @@ VARIANTS: Mapping[str, type[LabelClassifier]] = {
     "hotvae-printed-ranking": PrintedRanking,
     "hotvae-rising-kl": RisingKL,
     "hotvae-kept-by-given": KeptByGiven,
+    PAPER_MODEL: PaperRecipe,
 }
 """Models of experiments that no setting gives."""

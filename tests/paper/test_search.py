@@ -136,7 +136,7 @@ def test_watched__after_a_trial__the_loop_tells_nobody_any_more():
     from hotvae.training import loop
     from hotvae.training.progress import make_progress
 
-    with pytest.raises(RuntimeError, match="stop"), search_module._watched(None):
+    with pytest.raises(RuntimeError, match="stop"), search_module.watched(None):
         raise RuntimeError("stop")
     assert loop.make_progress is make_progress
 
