@@ -458,6 +458,8 @@ def _ecology(model: LabelClassifier, parts: Parts, probs: NDArray[Any], cell: Ce
     own = type(model)._draw_blocks is not LabelClassifier._draw_blocks
     if isinstance(model, NetworkClassifier):
         own = model.communities_ is not None
+    elif isinstance(model, HotVAEClassifier):
+        own = getattr(model, "law_", None) is not None
     # Pairs belong to the split, not to the seed: every model and every seed is judged by the same ones.
     pairs = site_pairs(len(labels), cell.n_pairs, random_state=cell.split)
     result: dict[str, Any] = {
