@@ -8,8 +8,8 @@
 Rows are split as the catalogue says. HOT-VAE finds its own recipe; its network alone has the preset of the set, or of
 one like it. Every model sees the same columns. Which labels of a test row are known is drawn five times for each share,
 the same for every model. Every cell (set, model, seed) runs in a process of its own on one thread, is ended after
-``--limit`` seconds, and is written to ``paper/results/conditional.json`` when it is done: a run that was stopped goes on
-where it ended.
+``--limit`` seconds, and is written to ``paper/results/conditional.json`` when it is done: a run that was stopped goes
+on where it ended.
 
 Two conditioners stand beside the models of the package, as plain as they can be written: the logits of a plain network
 plus a matrix times the surprises ``y - p`` of the known labels, or plus a perceptron of surprises, mask and ``p``.

@@ -26,6 +26,7 @@ _RESAMPLES_AT_ONCE = 200
 _SHARE = 95
 
 Values = dict[str, NDArray[np.float64]]
+Groups = dict[tuple[str, str, int], list[dict[str, Any]]]
 
 
 def resampled_values(rows: Mapping[str, NDArray[Any]], n_resamples: int = N_RESAMPLES) -> Values:
