@@ -152,6 +152,8 @@ def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dic
             fits = [[line["fit"] for line in side] for side in zip(*pairs, strict=True)] if pairs else []
             if not fits or kept.get(name, {}).get(rival, {}).get("fits") == fits:
                 continue
+            if kept.get(name, {}).pop(rival, None) is not None:
+                is_new = True  # of other fits: it says nothing of what the page shows
             if not all(store.rows_path(fit).exists() for side in fits for fit in side):
                 continue
             for fit in {fit for side in fits for fit in side} - set(loaded):
@@ -170,7 +172,7 @@ def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dic
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "revision": revision(),
             "versions": versions(),
-            "pairs": {name: kept[name] for name in sorted(kept)},
+            "pairs": {name: kept[name] for name in sorted(kept) if kept[name]},
         }
         write_text(store.folder / FILE, json.dumps(notes, indent=1) + "\n")
     return kept
