@@ -297,9 +297,9 @@ def groups_of(store: Store, experiment: Experiment) -> dict[tuple[str, str, int]
     for (_, variant, data, split, _), line in store.latest(experiment.name).items():
         if line["status"] == DONE:
             groups.setdefault((variant, data, split), []).append(line)
-    for variant in experiment.variants:
-        if variant.of:
-            groups |= _parts_of(groups, experiment.variants[0].name, variant)
+    for part in experiment.variants:
+        if part.of:
+            groups |= _parts_of(groups, experiment.variants[0].name, part)
     for key, lines in groups.items():
         newest = max(lines, key=lambda line: str(line.get("date", "")))
         same = [line for line in lines if line.get("recipe") == newest.get("recipe")]

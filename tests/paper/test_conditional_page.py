@@ -87,7 +87,7 @@ def test_set_table__two_models__means_the_best_in_bold_and_who_is_ahead():
     page = conditional_page.render(cells)
     assert page.startswith("### norberg_butterfly\n\n7 species; 40 + 10 rows to learn from, 50 test rows.")
     assert (
-        "Not measured here: HOT-VAE network, tuned by hand; the same, not trained for it; probit JSDM, perceptron mean; ensemble of 5 chains"
+        "Not measured here: HOT-VAE network, tuned by hand; the same, not trained for it; probit JSDM, perceptron mean"
         in page
     )
     assert conditional_page.render({}) == "Not measured yet.\n"
@@ -162,7 +162,7 @@ def test_settings__preset__whole_for_hotvae_encoder_for_conditioners_none_for_ot
 def test_run_cell__small_set__a_result_for_every_share_and_mask(monkeypatch):
     X, Y = twins(300)
     parts = [(X[rows], Y[rows]) for rows in (slice(0, 200), slice(200, 240), slice(240, 300))]
-    monkeypatch.setattr(conditional_page, "rows_of", lambda name, seed: parts)
+    monkeypatch.setattr(conditional_page, "rows_of", lambda name, seed, whole: parts)
     key = {"set": "norberg_butterfly", "model": "chain_ensemble", "seed": 0}
     cell = conditional_page.run_cell(key)
     assert [(entry["share"], entry["mask"]) for entry in cell["shares"]] == [
