@@ -46,7 +46,7 @@ RIVALS = ("extra_trees", "random_forest", "kernel_ridge", "ridge", "logistic", "
 FILE, PAGE, PICTURE = "recipe.json", DOCS / "recipe.md", DOCS / "images" / "recipe.png"
 _OWN = "hotvae"
 _BEFORE = "hotvae preset"
-_LOW_PRIORITY = 10
+_LOW_PRIORITY = 5
 
 
 def experiment_of(names: Sequence[str], n_seeds: int = 3) -> Experiment:
