@@ -11,7 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -26,6 +26,7 @@ from hotvae.data.splits import Split, split_dataset
 from hotvae.data.synthetic import VirtualRegion, virtual_region
 from hotvae.errors import DataError, DataWarning
 from hotvae.estimators.base import LabelClassifier
+from hotvae.estimators.hotvae import HotVAEClassifier
 from hotvae.estimators.hotvae_network import HotVAENetwork
 from hotvae.estimators.network import NetworkClassifier
 from hotvae.estimators.registry import find_classifier
@@ -33,9 +34,10 @@ from hotvae.estimators.thresholds import apply_thresholds, evaluate_protocols
 from hotvae.features.molecules import ElementPresence
 from hotvae.features.text import BagOfWords
 from hotvae.graph import phylogeny_graph
-from hotvae.jobs.settings import ALIASES, OPTIONS, read_preset, read_settings, train_settings
+from hotvae.jobs.settings import ALIASES, read_settings, train_settings
 from hotvae.metrics import MEASURES, all_measures, log_loss, richness_coverage, site_pairs
-from paper.experiments import PAPER_MODEL, TUNED, Cell
+from paper.experiments import PAPER_MODEL, PARTS, TUNED, Cell
+from paper.presets import COORDINATES, PRESET_OF, read_preset
 from paper.runner import versions
 from paper.variants import VARIANTS
 
@@ -45,7 +47,7 @@ PAIRED_METRICS = ("example_f1", "micro_f1", "macro_f1", "hamming_accuracy")
 """Measures of predictions whose rows are kept for paired tests."""
 
 _WORDS = ("max_words", "min_word_count")
-# A preset is HOT-VAE's; of it, a rival takes how rows are read and how its own perceptron is shaped.
+# A preset is of HOT-VAE's network; of it, a rival takes how rows are read and how its own perceptron is shaped.
 _SHARED = (
     *("encoder_widths", "encoder_dropout", "latent_dim", "weight_decay", "selection_metric"),
     *("scaling", "clamp", "spatial_units", "spatial_columns", "landmarks", *_WORDS, "max_tokens", "bonds"),
@@ -53,8 +55,6 @@ _SHARED = (
 )
 # A network that may train longer than its rivals would win by that alone; fewer epochs than its own no rival gets.
 _AT_LEAST = ("max_epochs", "patience")
-PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("plant", "trees", "vegetation")}
-"""Sets without a preset of their own, and one that they resemble and that has."""
 _VIRTUAL = re.compile(r"virtual-(\d+)-(\d+)(?:-x([12]))?")
 _RELATIVES = 5  # as in hotvae train --graph tree.nwk
 
@@ -73,7 +73,8 @@ class Recipe:
     parameters : dict
         What differs from its defaults; JSON-able.
     coordinates_as_features : bool
-        Whether coordinates are features, for every model alike.
+        Whether coordinates are features, for every model alike; one that finds its own recipe is told where rows are
+        and decides by itself.
     words : dict, optional
         Settings of the bag of words that a model is given which reads tables only.
     """
@@ -92,6 +93,8 @@ class Recipe:
 
 def recipe_of(cell: Cell) -> Recipe:
     """Join the preset of the set, or what a search chose in its place, with what the cell changes.
+
+    A model that finds its own recipe has no preset.
 
     Parameters
     ----------
@@ -118,14 +121,17 @@ def recipe_of(cell: Cell) -> Recipe:
     known = cls.all_settings()
     preset_name = PRESET_OF.get(cell.data, cell.data)
     preset = {ALIASES.get(name, name): value for name, value in read_preset(preset_name, known).items()}
+    coordinates = bool(preset.pop(COORDINATES, False))  # a matter of the rows, whatever the model
     tuned_file = TUNED / f"{cell.data}.{cell.model}.toml"
     tuned = read_settings(tuned_file) if tuned_file.is_file() else {}
-    if cell.model == PAPER_MODEL:
-        preset = {name: value for name, value in preset.items() if name == "encoder"}  # what a row is
+    if cls.holds_out_itself:
+        preset, coordinates = {}, False
+    elif cell.model == PAPER_MODEL:
+        preset = {name: value for name, value in preset.items() if name == "encoder" or name in _WORDS}  # what a row is
     elif tuned:
         preset = {}  # a search wrote down all settings; what HOT-VAE's own search changed since is not this model's
     elif not issubclass(cls, HotVAENetwork):
-        kept = (*_SHARED, *_AT_LEAST, *OPTIONS, *(("learning_rate", "batch_size") if cell.model == "plain" else ()))
+        kept = (*_SHARED, *_AT_LEAST, *(("learning_rate", "batch_size") if cell.model == "plain" else ()))
         if _features_of(cell.data) in ("text", "smiles"):
             kept = (*kept, "encoder")
         preset = {name: value for name, value in preset.items() if name in kept}
@@ -146,10 +152,10 @@ def recipe_of(cell: Cell) -> Recipe:
         parameters["graph"] = graph
     parameters |= {name: _times(parameters.get(name, known[name]), factor) for name, factor in times.items()}
     words = None
-    if _features_of(cell.data) == "text" and "encoder" not in known:
+    if _features_of(cell.data) == "text" and "encoder" not in known and not cls.holds_out_itself:
         told = read_preset(preset_name, _WORDS)
         words = {name: told[name] for name in _WORDS if name in told}
-    return Recipe(cls, parameters, settings.coordinates_as_features, words)
+    return Recipe(cls, parameters, coordinates, words)
 
 
 def _times(value: Any, factor: float) -> Any:
@@ -173,7 +179,7 @@ class Parts:
     Attributes
     ----------
     train, validation, test : tuple
-        Features and labels.
+        Features and labels; for a model that finds its own recipe, whole data sets stand in the place of features.
     split : Split
         Row numbers.
     label_names : tuple of str
@@ -226,13 +232,16 @@ def read_parts(cell: Cell, recipe: Recipe, draw: int = 0) -> Parts:
         data = data.with_coordinates_as_features()
     features = data.features
     form = _features_of(cell.data)
-    if form in ("text", "smiles") and "encoder" not in recipe.cls.all_settings():
+    whole = recipe.cls.holds_out_itself
+    if form in ("text", "smiles") and "encoder" not in recipe.cls.all_settings() and not whole:
         table = cast(pd.DataFrame, features).iloc[:, 0]
         front = BagOfWords(**(recipe.words or {})) if form == "text" else ElementPresence()
         front.fit(list(table.iloc[split.train]))
         features = front.transform(list(table), dtype=np.float64)
 
     def part(rows: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
+        if whole:
+            return data.take(rows), data.labels[rows]
         taken = features.iloc[rows] if isinstance(features, pd.DataFrame) else features[rows]
         return taken, data.labels[rows]
 
@@ -282,10 +291,13 @@ class Measured:
         JSON-able result without status and cell.
     rows : dict of str to ndarray
         Values of single test rows, for paired tests.
+    parts : dict of str to dict
+        The same as ``rows`` for each part of the model that was measured beside it.
     """
 
     line: dict[str, Any]
     rows: dict[str, NDArray[Any]]
+    parts: dict[str, dict[str, NDArray[Any]]] = field(default_factory=dict)
 
 
 def run_cell(cell: Cell) -> Measured:
@@ -318,37 +330,67 @@ def run_cell(cell: Cell) -> Measured:
     model = _model(cell, recipe, parts)
     # The first optimiser of a process loads much of torch; that is nobody's training time.
     find_classifier("plain").from_settings(max_epochs=1, encoder_widths=(4,)).fit([[0.0], [1.0]], [[0], [1]])
+    alone_rows: dict[str, dict[str, NDArray[Any]]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # rare species have one class in some part
-        _, fit_seconds = timed(lambda: model.fit(*parts.train, validation=parts.validation))
-        probs, predict_seconds = timed(lambda: model.predict_proba(parts.test[0]))
-        labels = parts.test[1]
-        protocols = evaluate_protocols(labels, probs, parts.validation[1], model.predict_proba(parts.validation[0]))
-        extra: dict[str, Any] = {}
-        if "conditional" in cell.measures:
-            extra["conditional"] = _conditional(model, parts, cell)
-        if "others" in cell.measures:
-            extra["others"] = _given_others(model, parts, cell)
-        if "ecology" in cell.measures:
-            extra["ecology"], extra["sample_seconds"] = timed(lambda: _ecology(model, parts, probs, cell))
+        _, fit_seconds = timed(lambda: _fit(model, parts))
+        found, rows = _measure(model, parts, cell)
+        alone: dict[str, Any] = {}
+        for name, kinds in PARTS.items() if isinstance(model, HotVAEClassifier) else ():
+            if (part := _alone(model, kinds)) is None:
+                continue
+            told, alone_rows[name] = _measure(part, parts, cell)
+            seconds = sum(entry.seconds for entry in model.recipe_.entries if entry.kind in kinds)
+            alone[name] = told | {"fit_seconds": {"cpu": round(seconds, 3), "wall": round(seconds, 3)}}
     history = getattr(model, "history_", None)
     line = {
         "title": recipe.cls.title,
-        "metrics": {name: _without_notes(values) for name, values in protocols.items()},
-        "thresholds": {name: values["thresholds"] for name, values in protocols.items()},
+        **found,
         "epoch": None if history is None else history.best_epoch,
         "n_epochs": None if history is None else len(history.records),
         "fit_seconds": fit_seconds,
-        "predict_seconds": predict_seconds,
         "peak_memory_gb": peak_memory(),
         "n_rows": [len(rows[1]) for rows in (parts.train, parts.validation, parts.test)],
         "n_labels": len(parts.label_names),
         "versions": versions(),
         "recipe": recipe.to_dict(),
         "settings": _plain_settings(model),
-        **extra,
     }
-    return Measured(json_ready(line), _row_values(parts, probs, protocols["honest"]["thresholds"]))
+    if isinstance(model, HotVAEClassifier):
+        line |= {"alone": alone, "found": model.recipe_.state()}
+    return Measured(json_ready(line), rows, alone_rows)
+
+
+def _fit(model: LabelClassifier, parts: Parts) -> None:
+    """Learn from training rows; validation rows choose what the model lets them choose."""
+    if isinstance(parts.train[0], Dataset):
+        model.fit(parts.train[0], validation=parts.validation[0])
+    else:
+        model.fit(*parts.train, validation=parts.validation)
+
+
+def _alone(model: HotVAEClassifier, kinds: tuple[str, ...]) -> HotVAEClassifier | None:
+    """Return the members of some kinds without the others; None where the recipe has none of them."""
+    return model.alone(kinds) if any(candidate.kind in kinds for candidate, _ in model.members_) else None
+
+
+def _measure(model: LabelClassifier, parts: Parts, cell: Cell) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Measure a fitted model on test rows: what goes into the line, and the values of single rows."""
+    probs, predict_seconds = timed(lambda: model.predict_proba(parts.test[0]))
+    labels = parts.test[1]
+    protocols = evaluate_protocols(labels, probs, parts.validation[1], model.predict_proba(parts.validation[0]))
+    found: dict[str, Any] = {
+        "metrics": {name: _without_notes(values) for name, values in protocols.items()},
+        "thresholds": {name: values["thresholds"] for name, values in protocols.items()},
+        "predict_seconds": predict_seconds,
+    }
+    if "conditional" in cell.measures:
+        found["conditional"] = _conditional(model, parts, cell)
+    if "others" in cell.measures:
+        found["others"] = _given_others(model, parts, cell)
+    if "ecology" in cell.measures:
+        found["ecology"], found["sample_seconds"] = timed(lambda: _ecology(model, parts, probs, cell))
+    return found, _row_values(parts, probs, protocols["honest"]["thresholds"])
 
 
 def _model(cell: Cell, recipe: Recipe, parts: Parts) -> LabelClassifier:
@@ -416,6 +458,8 @@ def _ecology(model: LabelClassifier, parts: Parts, probs: NDArray[Any], cell: Ce
     own = type(model)._draw_blocks is not LabelClassifier._draw_blocks
     if isinstance(model, NetworkClassifier):
         own = model.communities_ is not None
+    elif isinstance(model, HotVAEClassifier):
+        own = getattr(model, "law_", None) is not None
     # Pairs belong to the split, not to the seed: every model and every seed is judged by the same ones.
     pairs = site_pairs(len(labels), cell.n_pairs, random_state=cell.split)
     result: dict[str, Any] = {

@@ -11,14 +11,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from hotvae.config import RECIPES
 from hotvae.errors import ConfigError, listed
 
 ALL_MODELS = (
-    *("hotvae", "plain", "mpvae", "lamp", "seq2seq", "c2ae", "probit", "mlknn", "sleec", "ridge", "kernel_ridge"),
-    *("logistic", "chain", "chain_ensemble", "random_forest", "extra_trees", "boosting", "prevalence"),
+    *("hotvae", "hotvae_network", "plain", "mpvae", "lamp", "seq2seq", "c2ae", "probit", "mlknn", "sleec", "ridge"),
+    *("kernel_ridge", "logistic", "chain", "chain_ensemble", "random_forest", "extra_trees", "boosting", "prevalence"),
 )
-NEURAL = ("hotvae", "plain", "mpvae", "lamp", "seq2seq", "c2ae", "probit")
+NEURAL = ("hotvae", "hotvae_network", "hotvae-paper", "plain", "mpvae", "lamp", "seq2seq", "c2ae", "probit")
 # Cheap sets first: what can be shown early is shown early.
 TABLE_SETS = ("yeast", "scene", "sider", "bibtex", "mirflickr_tags", "reuters", "bbs_like_ebird100")
 NORBERG = ("birds", "butterfly", "plant", "trees", "vegetation")
@@ -27,13 +26,20 @@ NORBERG = ("birds", "butterfly", "plant", "trees", "vegetation")
 _COSTLY = ("bibtex", "mirflickr_tags", "reuters", "bbs_like_ebird100")
 _FEW_SEEDS = {**dict.fromkeys(_COSTLY, 1), "": 3}
 # Sets whose every part is published: a model without chance in it gives the same answer for every seed.
-_FIXED_SPLITS = ("mirflickr_tags", "bbs_like_ebird100")
+_FIXED_SPLITS = ("mirflickr_tags", "bbs_like_ebird100", "breeding_birds_2009", "ebird_roccupy_june2019")
 # Sets whose test rows are drawn with the seed: models with fewer seeds would be compared on other rows.
 _DRAWN_TEST_ROWS = ("bbs_clark2003_2009",)
 _NO_CHANCE = ("mlknn", "ridge", "kernel_ridge", "logistic", "prevalence")
 
 TUNED = Path(__file__).with_name("tuned")
-"""Settings that a search chose for a rival: ``DATA.MODEL.toml``. What it chose for HOT-VAE is the preset of the set."""
+"""Settings that a search chose: ``DATA.MODEL.toml``. What one chose for HOT-VAE's network is the preset of the set."""
+
+
+PARTS: dict[str, tuple[str, ...]] = {"base": ("trees", "ridge", "own"), "network": ("network",), "forest": ("trees",)}
+"""Rows that one fit of HOT-VAE gives beside its own: members of these kinds, stacked without the others."""
+
+PAPER_MODEL = "hotvae-paper"
+"""The paper's recipe (`hotvae.config.RECIPES`), with what ``python -m paper.reproduce`` chose from its grid."""
 
 
 PAPER_MODEL = "hotvae-paper"
@@ -118,6 +124,9 @@ class Variant:
         Its name on the page; empty for the title of the model.
     data : tuple of str
         Sets it is restricted to; empty for all.
+    of : str
+        Which part of the first variant it is (a key of :data:`PARTS`); such a row is measured with that one's fit and
+        has no cells of its own.
     """
 
     name: str
@@ -125,6 +134,7 @@ class Variant:
     settings: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
     data: tuple[str, ...] = ()
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -173,7 +183,7 @@ class Experiment:
             for seed in range(n_seeds)
             for data, split in self.data
             for variant in self.variants
-            if seed < self.n_seeds(data, variant) and (not variant.data or data in variant.data)
+            if seed < self.n_seeds(data, variant) and (not variant.data or data in variant.data) and not variant.of
         ]
 
     def n_seeds(self, data: str, variant: Variant) -> int:
@@ -189,6 +199,7 @@ class Experiment:
 
 SMOKE_SET = "virtual-80-6"
 _SMOKE_SETTINGS = {
+    "effort": "quick",
     "max_epochs": 1,
     "encoder_widths": [8],
     "label_encoder_widths": [8],
@@ -219,44 +230,65 @@ def _splits(names: Sequence[str], n_splits: int = 1) -> tuple[tuple[str, int], .
     return tuple((name, split) for name in names for split in range(n_splits))
 
 
+# What an ablation changes at once; the paper's whole recipe is a model of its own (PAPER_MODEL).
+_PRINTED = {
+    "conditional": False,
+    "direct_path": False,
+    "direct_epochs": 0,
+    "latent_dim": 0,
+    "landmarks": 0,
+    "latent_neighbours": 0,
+    "base": None,
+    "average_decay": 0.0,
+    "optimizer": "adam",
+    "schedule": "constant",
+    "warmup_epochs": 0.0,
+    "weight_decay": 0.0,
+    "selection_metric": "macro_f1",
+}
+
 _ABLATION = (
-    Variant("full", "hotvae", title="full model"),
+    Variant("full", "hotvae_network", title="full model"),
     Variant("no label branch", "hotvae-feature-branch", {"conditional": False}),
-    Variant("label branch told all", "hotvae", {"conditional": False}, title="label branch told all labels (paper)"),
-    Variant("no intermediate loss", "hotvae", {"intermediate_weight": 0.0}),
-    Variant("no ranking loss", "hotvae", {"ranking_weight": 0.0}),
-    Variant("no KL", "hotvae", {"kl_weight": 0.0}),
+    Variant(
+        "label branch told all", "hotvae_network", {"conditional": False}, title="label branch told all labels (paper)"
+    ),
+    Variant("no intermediate loss", "hotvae_network", {"intermediate_weight": 0.0}),
+    Variant("no ranking loss", "hotvae_network", {"ranking_weight": 0.0}),
+    Variant("no KL", "hotvae_network", {"kl_weight": 0.0}),
     Variant("no decoder", "plain", title="no decoder (plain network)"),
     Variant("printed ranking sign", "hotvae-printed-ranking"),
-    Variant("no landmarks", "hotvae", {"landmarks": 0}, data=("yeast", "scene")),
+    Variant("no landmarks", "hotvae_network", {"landmarks": 0}, data=("yeast", "scene")),
     Variant(
         "no neighbours",
-        "hotvae",
+        "hotvae_network",
         {"latent_neighbours": 0},
         title="no latent neighbours",
         data=("scene", "mirflickr_tags", "bbs_like_ebird100"),
     ),
-    Variant("no ridge start", "hotvae", {"base": None}, data=("mirflickr_tags",)),
-    Variant("no direct path", "hotvae", {"direct_path": False, "direct_epochs": 0}),
-    Variant("no direct epochs", "hotvae", {"direct_epochs": 0}, data=("yeast", "bbs_like_ebird100")),
+    Variant("no ridge start", "hotvae_network", {"base": None}, data=("mirflickr_tags",)),
+    Variant("no direct path", "hotvae_network", {"direct_path": False, "direct_epochs": 0}),
+    Variant("no direct epochs", "hotvae_network", {"direct_epochs": 0}, data=("yeast", "bbs_like_ebird100")),
     Variant(
         "direct epochs",
-        "hotvae",
+        "hotvae_network",
         {"direct_epochs": 6},
         title="six direct epochs first",
         data=("scene", "mirflickr_tags"),
     ),
-    Variant("no averaging", "hotvae", {"average_decay": 0.0}),
-    Variant("narrow encoder", "hotvae", {"times": {"encoder_widths": 0.5}}, title="encoder half as wide"),
-    Variant("wide encoder", "hotvae", {"times": {"encoder_widths": 2}}, title="encoder twice as wide"),
-    Variant("less dropout", "hotvae", {"times": {"encoder_dropout": 0.5}}, title="half of the encoder's dropout"),
-    Variant("no weight decay", "hotvae", {"weight_decay": 0.0}),
+    Variant("no averaging", "hotvae_network", {"average_decay": 0.0}),
+    Variant("narrow encoder", "hotvae_network", {"times": {"encoder_widths": 0.5}}, title="encoder half as wide"),
+    Variant("wide encoder", "hotvae_network", {"times": {"encoder_widths": 2}}, title="encoder twice as wide"),
+    Variant(
+        "less dropout", "hotvae_network", {"times": {"encoder_dropout": 0.5}}, title="half of the encoder's dropout"
+    ),
+    Variant("no weight decay", "hotvae_network", {"weight_decay": 0.0}),
     Variant("smoothed labels", "hotvae-smoothed-labels", title="labels smoothed by 0.05"),
-    Variant("strong ranking", "hotvae", {"ranking_weight": 1.0}, title="ranking loss of weight 1"),
+    Variant("strong ranking", "hotvae_network", {"ranking_weight": 1.0}, title="ranking loss of weight 1"),
     Variant("light label branch", "hotvae-light-label-branch", title="label branch counts half"),
     Variant("rising KL", "hotvae-rising-kl", title="KL rises over ten epochs"),
-    Variant("epoch by macro F1", "hotvae", {"selection_metric": "macro_f1"}, title="epoch chosen by macro F1"),
-    Variant("paper recipe", "hotvae", RECIPES["paper"], title="the paper's recipe"),
+    Variant("epoch by macro F1", "hotvae_network", {"selection_metric": "macro_f1"}, title="epoch chosen by macro F1"),
+    Variant("paper recipe", "hotvae_network", _PRINTED, title="parts of the paper's recipe"),
 )
 
 # A perceptron could combine known labels by itself; one that only adds them up leaves that to the decoder.
@@ -268,7 +300,18 @@ _LINEAR = {
     "patience": 15,
 }
 
-_COMMUNITY_MODELS = ("hotvae", "plain", "probit", "mpvae", "extra_trees", "random_forest", "logistic", "prevalence")
+# HOT-VAE as it comes, the paper's, what it is made of, and what it was before it found its own recipe.
+HOTVAE_ROWS = (
+    Variant("hotvae", "hotvae"),
+    Variant("paper", PAPER_MODEL),
+    Variant("base alone", "hotvae", title="base alone (trees and ridge)", of="base"),
+    Variant("network alone", "hotvae", title="network alone", of="network"),
+    Variant("forest alone", "hotvae", title="forest alone", of="forest"),
+    Variant("hotvae preset", "hotvae_network", title="HOT-VAE network, tuned by hand (before)"),
+)
+"""Rows of HOT-VAE in every table."""
+
+_COMMUNITY_MODELS = ("plain", "probit", "mpvae", "extra_trees", "random_forest", "logistic", "prevalence")
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -276,14 +319,16 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "tables",
             "F1 scores and Hamming accuracy",
-            _models(ALL_MODELS),
+            (*HOTVAE_ROWS, *_models(name for name in ALL_MODELS if not name.startswith("hotvae"))),
             _splits(TABLE_SETS),
             {"yeast": 5, "scene": 5, "": 3},
         ),
         Experiment(
             "figure-layers",
             "Rounds of messages",
-            tuple(Variant(f"{n} layers" if n > 1 else "1 layer", "hotvae", {"n_layers": n}) for n in range(1, 6)),
+            tuple(
+                Variant(f"{n} layers" if n > 1 else "1 layer", "hotvae_network", {"n_layers": n}) for n in range(1, 6)
+            ),
             _splits(("virtual-3000-24", "yeast", "mirflickr_tags")),
             _FEW_SEEDS,
             ("multilabel", "conditional"),
@@ -303,8 +348,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "table-prior",
             "Graph of labels that occur together, against the complete graph",
             (
-                Variant("prior", "hotvae", {"graph": "cooccurrence"}, title="prior graph"),
-                Variant("complete", "hotvae", {}, title="complete graph"),
+                Variant("prior", "hotvae_network", {"graph": "cooccurrence"}, title="prior graph"),
+                Variant("complete", "hotvae_network", {}, title="complete graph"),
             ),
             _splits(TABLE_SETS),
             _FEW_SEEDS,
@@ -320,10 +365,11 @@ EXPERIMENTS: dict[str, Experiment] = {
             "communities",
             "Species communities",
             (
+                *HOTVAE_ROWS,
                 *_models(_COMMUNITY_MODELS),
                 Variant(
-                    *("hotvae phylogeny", "hotvae", {"graph": "phylogeny"}),
-                    title="HOT-VAE, graph of relatives",
+                    *("hotvae phylogeny", "hotvae_network", {"graph": "phylogeny"}),
+                    title="HOT-VAE network, tuned by hand, graph of relatives",
                     data=("bbs_clark2003_2009",),
                 ),
             ),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 
 from hotvae.errors import ConfigError
 from hotvae.metrics.ecology import MEASURES
@@ -163,3 +164,72 @@ def save_figure(figure: Figure, path: Path) -> Path:
             f"path must be a place one can write to; got {str(path)!r} ({error.strerror}). Choose another folder."
         ) from error
     return path
+
+
+_STEPS = (
+    ("columns", "what is each column?", ("numbers", "0 and 1", "categories", "dates", "places", "left out: ids, …")),
+    ("forms", "ready for each kind of model", ("as they are", "scaled by shape", "with places", "with landmarks")),
+    ("folds", "held out as it will be used", ("whole groups, or", "blocks of the map, or", "single rows")),
+    ("race", "who makes the stack better?", ("trees", "ridge", "several networks")),
+    ("stack", "weights ≥ 0; each label\ncorrected", ("learned on rows", "held out")),
+    ("joint law", "which labels go together", ("given some labels", "whole communities")),
+)
+
+
+def recipe_figure() -> Figure:
+    """Draw the way from a table to a model: columns, forms, folds, race, stack, joint law.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> len(recipe_figure().axes)
+    1
+    """
+    figure = Figure(figsize=(11.5, 3.1), layout="constrained", facecolor="white")
+    axes = figure.subplots()
+    width, gap, height = 1.7, 0.34, 2.35
+    for place, (title, question, items) in enumerate(_STEPS):
+        left = place * (width + gap)
+        last = place == len(_STEPS) - 1
+        axes.add_patch(
+            FancyBboxPatch(
+                (left, 0),
+                width,
+                height,
+                boxstyle="round,pad=0.02,rounding_size=0.1",
+                facecolor="#f6f8fa",
+                edgecolor=COLOURS[0],
+                linewidth=1.3,
+                linestyle="--" if last else "-",
+            )
+        )
+        middle = left + width / 2
+        name = f"({title})" if last else f"{place + 1}  {title}"
+        axes.text(middle, height - 0.13, name, ha="center", va="top", fontsize=12, fontweight="bold")
+        axes.text(middle, height - 0.48, question, ha="center", va="top", fontsize=7.5, style="italic", color="#444444")
+        axes.text(middle, height - 1.0, "\n".join(items), ha="center", va="top", fontsize=9, linespacing=1.45)
+        if not last:
+            axes.annotate(
+                "",
+                xy=(left + width + gap - 0.03, height / 2),
+                xytext=(left + width + 0.03, height / 2),
+                arrowprops={"arrowstyle": "-|>", "color": COLOURS[0], "linewidth": 1.8},
+            )
+    end = len(_STEPS) * (width + gap) - gap
+    back = 3 * (width + gap) + width / 2
+    axes.annotate(
+        "then each member is fitted once more, on all rows",
+        xy=(back, -0.03),
+        xytext=(4 * (width + gap) + width / 2, -0.42),
+        ha="center",
+        va="center",
+        fontsize=9,
+        arrowprops={"arrowstyle": "-|>", "color": COLOURS[1], "linewidth": 1.4, "connectionstyle": "arc3,rad=-0.15"},
+    )
+    axes.set_xlim(-0.08, end + 0.08)
+    axes.set_ylim(-0.62, height + 0.08)
+    axes.set_axis_off()
+    return figure

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotvae.checkpoint import write_text
-from paper.experiments import EXPERIMENTS, Experiment
+from paper.experiments import EXPERIMENTS, Experiment, Variant
 from paper.store import DONE, Store
 
 METRICS = ("log_loss", "example_f1", "micro_f1", "macro_f1", "hamming_accuracy")
@@ -26,6 +26,7 @@ _RESAMPLES_AT_ONCE = 200
 _SHARE = 95
 
 Values = dict[str, NDArray[np.float64]]
+Groups = dict[tuple[str, str, int], list[dict[str, Any]]]
 
 
 def resampled_values(rows: Mapping[str, NDArray[Any]], n_resamples: int = N_RESAMPLES) -> Values:
@@ -284,7 +285,7 @@ def groups_of(store: Store, experiment: Experiment) -> dict[tuple[str, str, int]
     -------
     dict
         By variant, data and split; lines in the order of seeds. Where settings have changed, only the lines with
-        the newest settings.
+        the newest settings. Parts of a model that were measured with its fit have lines of their own.
 
     Examples
     --------
@@ -296,8 +297,28 @@ def groups_of(store: Store, experiment: Experiment) -> dict[tuple[str, str, int]
     for (_, variant, data, split, _), line in store.latest(experiment.name).items():
         if line["status"] == DONE:
             groups.setdefault((variant, data, split), []).append(line)
+    for part in experiment.variants:
+        if part.of:
+            groups |= _parts_of(groups, experiment.variants[0].name, part)
     for key, lines in groups.items():
         newest = max(lines, key=lambda line: str(line.get("date", "")))
         same = [line for line in lines if line.get("recipe") == newest.get("recipe")]
         groups[key] = sorted(same, key=lambda line: int(line["cell"]["seed"]))
     return groups
+
+
+def _parts_of(
+    groups: Mapping[tuple[str, str, int], list[dict[str, Any]]], whole: str, part: Variant
+) -> dict[tuple[str, str, int], list[dict[str, Any]]]:
+    """Make lines of what lines of the whole model tell of one of its parts."""
+    found: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    for (variant, data, split), lines in groups.items():
+        if variant != whole:
+            continue
+        for line in lines:
+            if part.of not in line.get("alone", {}):
+                continue  # the recipe of this fit had no such member
+            own = {name: value for name, value in line.items() if name not in ("alone", "found")}
+            own |= {"cell": line["cell"] | {"variant": part.name}, "title": part.title, **line["alone"][part.of]}
+            found.setdefault((part.name, data, split), []).append(own | {"fit": f"{line['fit']}.{part.of}"})
+    return found

@@ -1,4 +1,4 @@
-"""What each named set costs and reaches with its preset: one seed, one process each.
+"""What HOT-VAE's network costs and reaches on each named set with settings tuned by hand: one seed, one process each.
 
     python -m paper.presets_page                      (needs HOTVAE_DATA_DIR, or hotvae data get)
     python -m paper.presets_page --only yeast scene
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from hotvae.checkpoint import write_text
 from hotvae.estimators.registry import find_classifier, load_model
-from hotvae.jobs.settings import OPTIONS, read_preset
 from paper import DOCS, RESULTS
+from paper.presets import COORDINATES, read_preset
 from paper.runner import versions
 from paper.summaries import replace_marked
 
@@ -45,11 +45,21 @@ BEFORE = {"latent_dim": 0, "weights": "tfidf", "clamp": False, "spatial_units": 
 }
 
 
+def preset_of(name):
+    """Return the settings of a set."""
+    return read_preset(name, find_classifier("hotvae_network").all_settings())
+
+
 def train(name, threads, extra):
     """Train one set in a process of its own and return what it reports, with the time of each epoch."""
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
-        command = ["hotvae", "train", "--data", name, "--out", "model", "--threads", str(threads), *extra]
+        # Coordinates are features on the command line, without being asked for.
+        preset = {key: value for key, value in preset_of(name).items() if key != COORDINATES}
+        lines = [f"{key} = {json.dumps(value)}" for key, value in preset.items()]
+        Path(folder, f"{name}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        command = ["hotvae", "train", "--data", name, "--recipe", "network", "--config", f"{name}.toml"]
+        command += ["--out", "model", "--threads", str(threads), *extra]
         arguments = [sys.executable, "-m", "hotvae", *command[1:], "--json"]
         done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -77,10 +87,8 @@ def train(name, threads, extra):
 
 def is_current(cell):
     """Say whether a run had the settings that its command has today; defaults change, results stay."""
-    kind = find_classifier("hotvae")
-    # A preset may also have options that are no settings of the model, such as coordinates_as_features.
-    preset = {k: value for k, value in read_preset(cell["set"], kind.all_settings()).items() if k not in OPTIONS}
-    today = kind.from_settings(**preset).current_settings()
+    preset = {key: value for key, value in preset_of(cell["set"]).items() if key != COORDINATES}
+    today = find_classifier("hotvae_network").from_settings(**preset).current_settings()
     of_run = {"n_threads", "random_state", "progress", "state_file"}
     had = BEFORE | cell["settings"]
     return all(had.get(name, "none") == today[name] for name in today.keys() - of_run)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -135,7 +135,7 @@ def resolved_settings(cell: Cell) -> Mapping[str, Any]:
 
     Examples
     --------
-    >>> resolved_settings(Cell("tables", "hotvae", "hotvae", "sider"))["encoder"]
+    >>> resolved_settings(Cell("tables", "before", "hotvae_network", "sider"))["encoder"]
     'elements'
     """
     from paper.cells import recipe_of  # torch is not needed to render
@@ -150,6 +150,7 @@ def plan(
     retry: bool = False,
     fresh: bool = False,
     keep_old: bool = False,
+    need_rows: Collection[str] = (),
     settings: Settings = resolved_settings,
 ) -> Plan:
     """Tell cells that are done from those to run.
@@ -166,6 +167,8 @@ def plan(
         Run again what is done.
     keep_old : bool
         Leave cells alone that were done with other settings.
+    need_rows : collection of str
+        Variants that are to be compared row by row: run them again where the values of single rows are gone.
     settings : callable
         Gives the settings of a cell.
 
@@ -185,9 +188,15 @@ def plan(
     counts = {"n_done": 0, "n_failed": 0, "n_changed": 0}
     to_run: list[tuple[Cell, str]] = []
     shared: list[tuple[Cell, dict[str, Any]]] = []
+
+    def serves(cell: Cell, line: Mapping[str, Any]) -> bool:
+        return cell.variant not in need_rows or store.rows_path(line["fit"]).exists()
+
     for cell in cells:
         fits = fits_that_serve(cell, settings(cell))
         before = None if fresh else latest[cell.experiment].get(cell.place)
+        if before is not None and before["status"] == DONE and not serves(cell, before):
+            before = None
         if before is not None and before.get("fit") not in fits:
             if before["status"] == DONE and keep_old:
                 counts["n_done"] += 1
@@ -196,7 +205,7 @@ def plan(
             before = None
         if before is not None and before["status"] == DONE:
             counts["n_done"] += 1
-        elif done := [elsewhere[fit] for fit in fits if fit in elsewhere]:
+        elif done := [elsewhere[fit] for fit in fits if fit in elsewhere and serves(cell, elsewhere[fit])]:
             shared.append((cell, done[0]))
         elif before is not None and not retry:
             counts["n_failed"] += 1

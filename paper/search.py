@@ -93,7 +93,7 @@ _TRAINING: Space = {
 
 SPACES: dict[str, Space] = {
     # The supplement's grid, and what our recipe adds to it.
-    "hotvae": _TRAINING
+    "hotvae_network": _TRAINING
     | {
         "dim": Choices((32, 64, 128, 256)),
         "latent_dim": Choices((0, 256)),
@@ -178,7 +178,7 @@ class Search:
     """
 
     data: str
-    model: str = "hotvae"
+    model: str = "hotvae_network"
     metric: str = "macro_f1"
     split: int = 0
     seed: int = 0
@@ -494,7 +494,7 @@ def write_preset(path: str | os.PathLike[str], found: Found, command: str | None
     >>> path = Path(tempfile.mkdtemp()) / "yeast.toml"
     >>> write_preset(path, Found(Search("yeast"), {"dim": 32, "encoder_widths": [64]}, 0.5, 9, 3, 0, 60.0))
     >>> print(path.read_text(), end="")
-    # hotvae on yeast: macro_f1 0.5000 on the validation rows.
+    # hotvae_network on yeast: macro_f1 0.5000 on the validation rows.
     # 9 trials finished, 3 were ended early; 1 min 0 s in all.
     dim = 32
     encoder_widths = [64]
@@ -694,7 +694,6 @@ def run_trials(
 
     recipe = recipe_of(task.cell)
     known = recipe.cls.all_settings()
-    options = {"coordinates_as_features": True} if recipe.coordinates_as_features else {}
     rows = _rows(task)
     start, space = _space(task)
     study = _open_study(task, journal, seed=number)
@@ -707,7 +706,7 @@ def run_trials(
         if "dim" in settings and "n_heads" in known:
             settings["n_heads"] = max(1, settings["dim"] // 64)
         shown = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
-        trial.set_user_attr("settings", options | shown)
+        trial.set_user_attr("settings", shown)
         try:
             return _judge(task, shown, rows, _Watcher(trial, task.metric, deadline))
         except _REFUSALS as error:
@@ -743,7 +742,7 @@ def _judge(task: Search, settings: Mapping[str, Any], rows: _Rows, watcher: Cloc
 
     cls = recipe_of(task.cell).cls
     # What HOT-VAE learns afterwards, of given labels and whole communities, does not change what is judged here.
-    aside = {"given_epochs": 0, "covariance_epochs": 0} if task.model == "hotvae" else {}
+    aside = {"given_epochs": 0, "covariance_epochs": 0} if task.model == "hotvae_network" else {}
     told = train_settings(cls.all_settings(), ("settings", settings)).parameters
     model = cls.from_settings(**{"random_state": task.seed, "n_threads": 1} | told | aside)
     train, validation = rows

@@ -163,6 +163,17 @@ class Store:
         return self.rows_folder
 
 
+def part_path(rows_file: Path, part: str) -> Path:
+    """Name the file with the values of single rows of a part of a model; of the whole, if ``part`` is empty.
+
+    Examples
+    --------
+    >>> part_path(Path("0f.npz"), "base").name
+    '0f.base.npz'
+    """
+    return rows_file.with_name(f"{rows_file.stem}.{part}.npz") if part else rows_file
+
+
 def place_of(line: Mapping[str, Any]) -> Place:
     """Say where a stored result stands.
 
@@ -190,7 +201,8 @@ def fit_fingerprint(cell: Cell, settings: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> one, two = Cell("tables", "hotvae", "hotvae", "yeast"), Cell("ablation", "full", "hotvae", "yeast")
+    >>> one = Cell("tables", "hotvae preset", "hotvae_network", "yeast")
+    >>> two = Cell("ablation", "full", "hotvae_network", "yeast")
     >>> fit_fingerprint(one, {}) == fit_fingerprint(two, {})
     True
     """

@@ -15,6 +15,7 @@ from typing import Any
 
 from hotvae.errors import HotVAEError
 from paper.experiments import Cell
+from paper.store import part_path
 
 
 def answer(cell: Cell, rows_file: Path) -> dict[str, Any]:
@@ -51,9 +52,11 @@ def answer(cell: Cell, rows_file: Path) -> dict[str, Any]:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"  # no folders: results are published
         return {"status": "failed", "error": f"{type(error).__name__}: {error} ({where})"}
-    partial = rows_file.with_name(f"{rows_file.stem}.{os.getpid()}.part.npz")
-    np.savez_compressed(partial, **measured.rows)  # type: ignore[arg-type]  # numpy's type has no room for names
-    os.replace(partial, rows_file)
+    for name, rows in {"": measured.rows, **measured.parts}.items():
+        own = part_path(rows_file, name)
+        partial = own.with_name(f"{own.stem}.{os.getpid()}.part.npz")
+        np.savez_compressed(partial, **rows)  # type: ignore[arg-type]  # numpy's type has no room for names
+        os.replace(partial, own)
     return {"status": "done", **measured.line}
 
 

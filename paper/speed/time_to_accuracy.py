@@ -33,10 +33,11 @@ from sklearn.ensemble import ExtraTreesClassifier
 from hotvae import HotVAENetwork
 from hotvae.checkpoint import write_text
 from hotvae.estimators.threshold_tuner import label_probs
-from hotvae.jobs.settings import parse_assignments, read_preset, train_settings
+from hotvae.jobs.settings import parse_assignments, train_settings
 from hotvae.metrics import log_loss
 from hotvae.net.model import HotVAE
 from paper import RESULTS
+from paper.presets import COORDINATES, read_preset
 from paper.speed.steps import provenance
 
 LEAF_SIZES = (1, 3, 5, 10)
@@ -152,6 +153,7 @@ def main(argv=None):
     parameters = {"random_state": options.seed, "n_threads": 1, "device": "cpu"}
     parameters |= {"given_epochs": 0, "covariance_epochs": 0}
     preset = {} if options.no_preset else read_preset(Path(TABLE).stem, defaults)
+    preset.pop(COORDINATES, None)  # --no-coordinates decides
     given = (("preset", preset), ("--set", parse_assignments(options.set)))
     parameters |= train_settings(defaults, *given).parameters
     rows = read_rows(os.environ["HOTVAE_DATA_DIR"], not options.no_coordinates)

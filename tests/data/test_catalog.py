@@ -4,9 +4,11 @@ import os
 import re
 import runpy
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from hotvae.data import catalog
@@ -29,6 +31,7 @@ REGISTRY_SETS = (
 )
 COMMUNITIES = (
     *("bbs_like_ebird100", "bbs_clark2003_2009", "bbs2011_wilkinson", "eucalypts_grampians", "ebird_roccupy_june2019"),
+    "breeding_birds_2009",
     *(f"norberg_{name}" for name in ("birds", "butterfly", "plant", "trees", "vegetation")),
 )
 OTHERS = ("mirflickr_tags", "sider_elements", "bookmarks", "ebird")
@@ -330,6 +333,61 @@ def test_ebird_like__split__keeps_survey_routes_whole():
     data = load("bbs_like_ebird100")
     assert [len(part) for part in (data.split.train, data.split.validation, data.split.test)] == [11481, 1546, 2300]
     assert not set(data.dataset.groups[data.split.train]) & set(data.dataset.groups[data.split.test])
+
+
+@pytest.mark.data
+@needs_data
+def test_breeding_birds__published_split__whole_blocks_of_two_degrees_and_named_species():
+    data = load("breeding_birds_2009")
+    split = data.split
+    assert [len(part) for part in (split.train, split.validation, split.test)] == [1316, 365, 545]
+    blocks = np.floor(data.dataset.coordinates / 2)
+    sides = [set(map(tuple, blocks[part])) for part in (split.train, split.validation, split.test)]
+    assert not sides[0] & sides[1]
+    assert not (sides[0] | sides[1]) & sides[2]
+    assert data.dataset.coordinate_names == ("longitude", "latitude")
+    assert data.dataset.feature_names[0] == "forest"
+    assert "Barn Swallow" in data.dataset.label_names
+    assert not set(data.dataset.coordinate_names) & set(data.dataset.feature_names)
+    assert np.array_equal(load("breeding_birds_2009", seed=1).split.validation, split.validation)  # nothing is drawn
+
+
+def survey_files(folder, parts="train,validation,test", **changed):
+    """Three routes in the layout of breeding_birds_2009; 11 covariates, 123 species."""
+    columns = ["route", "longitude", "latitude", *(f"c{i}" for i in range(11)), *(f"s{i}" for i in range(123))]
+    rows = [[f"r{i}", -100 + i, 40, *[0.5] * 11, *[i % 2] * 123] for i in range(3)]
+    frame = pd.DataFrame(rows, columns=columns).rename(columns=changed)
+    frame.to_csv(folder / "breeding_birds_2009.csv.gz", index=False)
+    told = pd.DataFrame({"route": ["r2", "r1", "r0"], "part": parts.split(",")})
+    told.to_csv(folder / "breeding_birds_2009_split.csv", index=False)
+
+
+def test_breeding_birds__split_in_another_order__is_joined_by_route(monkeypatch, tmp_path):
+    survey_files(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        dataset, parts = catalog._read_survey(describe("breeding_birds_2009"), tmp_path / "breeding_birds_2009.csv.gz")
+    assert parts.tolist() == [[2, 1, 0]]
+    assert dataset.row_names.tolist() == ["r0", "r1", "r2"]
+    np.testing.assert_array_equal(dataset.coordinates, [[-100, 40], [-99, 40], [-98, 40]])
+
+
+def test_breeding_birds__no_split_beside_it__is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOTVAE_DATA_DIR", str(tmp_path))
+    survey_files(tmp_path)
+    (tmp_path / "breeding_birds_2009_split.csv").unlink()
+    with pytest.raises(DataError, match=r"must have its split beside it; got no breeding_birds_2009_split.csv .* Copy"):
+        load("breeding_birds_2009")
+
+
+@pytest.mark.parametrize("damage", [{"parts": "train,test,tset"}, {"latitude": "north"}])
+def test_breeding_birds__unknown_part_or_missing_column__is_refused(monkeypatch, tmp_path, damage):
+    monkeypatch.setenv("HOTVAE_DATA_DIR", str(tmp_path))
+    survey_files(tmp_path, **damage)
+    with pytest.raises(
+        DataError, match=r"file of breeding_birds_2009 must hold the published set; got .* Copy it anew"
+    ):
+        load("breeding_birds_2009")
 
 
 @pytest.mark.data

@@ -18,7 +18,7 @@ from hotvae.estimators.registry import find_classifier
 from hotvae.metrics import log_loss
 from hotvae.training.prediction import predict_network
 
-NETWORKS = ("hotvae", "plain", "mpvae", "c2ae", "lamp", "seq2seq")
+NETWORKS = ("hotvae_network", "plain", "mpvae", "c2ae", "lamp", "seq2seq")
 FEW = {"dim": 8, "encoder_widths": (16,), "covariance_epochs": 1, "given_epochs": 1, "random_state": 0}
 
 
@@ -133,7 +133,7 @@ def test_network__wrong_number__names_it(wrong):
 
 @pytest.fixture(scope="module")
 def remembering():
-    model = small("hotvae", max_epochs=4, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
+    model = small("hotvae_network", max_epochs=4, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
     assert model.neighbours_ is not None
     return model
 
@@ -165,7 +165,7 @@ def test_hotvae__given_labels__move_the_odds_as_they_move_the_networks(rememberi
     )
 
 
-@pytest.mark.parametrize("name", ["hotvae", "mpvae"])
+@pytest.mark.parametrize("name", ["hotvae_network", "mpvae"])
 def test_sample__with_neighbours__has_the_mixed_probabilities(name):
     model = small(name, max_epochs=4, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
     assert model.neighbours_ is not None
@@ -208,6 +208,6 @@ def test_load__neighbours_noted_but_not_there__is_refused(remembering, tmp_path)
 def test_fit__texts__have_neighbours_too():
     texts = ["wet meadow", "dry rock", "wet bog", "dry slope"] * 20
     labels = np.array([[1, 0], [0, 1], [1, 0], [0, 1]] * 20)
-    model = small("hotvae", encoder="text", latent_neighbours=3, max_epochs=1).fit(texts, labels)
+    model = small("hotvae_network", encoder="text", latent_neighbours=3, max_epochs=1).fit(texts, labels)
     assert model.neighbours_ is not None
     assert log_loss(labels, model.predict_proba(texts)) < 0.6

@@ -15,7 +15,7 @@ from hotvae.estimators.ridge_base import CentredRows, ridge_logits
 from hotvae.metrics import log_loss
 from hotvae.net.model import HotVAE, PlainNet
 
-NETWORKS = ("hotvae", "plain", "mpvae", "c2ae", "lamp", "seq2seq")
+NETWORKS = ("hotvae_network", "plain", "mpvae", "c2ae", "lamp", "seq2seq")
 FEW = {
     **{"dim": 8, "encoder_widths": (16,), "label_encoder_widths": (16,), "decoder_widths": (16,)},
     **{"covariance_epochs": 1, "given_epochs": 1, "random_state": 0},
@@ -127,7 +127,7 @@ def test_network__words_that_add_up__learns_more_from_the_ridge(name):
 @pytest.fixture(scope="module")
 def based():
     settings_ = {"max_epochs": 3, "base": "ridge", "latent_neighbours": 5}
-    return small("hotvae", **settings_).fit(*words(300, 2), validation=words(100, 4))
+    return small("hotvae_network", **settings_).fit(*words(300, 2), validation=words(100, 4))
 
 
 def test_hotvae__row_alone_or_among_others__has_the_same_bits(based):
@@ -166,7 +166,7 @@ def test_fit__again_on_other_columns__forgets_the_old_base():
 def test_fit__dense_table_and_labels_with_gaps__has_a_base():
     features, labels = words(120, 1, n_words=20)
     labels[::3, 0] = np.nan
-    model = small("hotvae", max_epochs=2, base="ridge").fit(features.toarray(), labels)
+    model = small("hotvae_network", max_epochs=2, base="ridge").fit(features.toarray(), labels)
     assert np.isfinite(model.predict_proba(features.toarray())).all()
 
 
@@ -179,7 +179,9 @@ def test_fit__bag_of_words__has_a_base():
 
 def test_fit__rows_of_tokens__are_refused():
     with pytest.raises(ConfigError, match=r"base must be None where rows are tokens; got 'ridge' with TextTokens"):
-        small("hotvae", encoder="text", base="ridge").fit(["wet meadow", "dry rock"] * 10, [[1, 0], [0, 1]] * 10)
+        small("hotvae_network", encoder="text", base="ridge").fit(
+            ["wet meadow", "dry rock"] * 10, [[1, 0], [0, 1]] * 10
+        )
 
 
 def test_fit__base_of_another_name__is_refused():

@@ -5,7 +5,7 @@ import pytest
 
 from paper.cells import recipe_of, run_cell
 from paper.experiments import EXPERIMENTS
-from paper.store import Store, fit_fingerprint
+from paper.store import Store, fit_fingerprint, part_path
 
 
 def stored_line(cell, measured):
@@ -40,5 +40,6 @@ def smoke_store(smoke_results, tmp_path_factory):
     for cell, measured in smoke_results.values():
         line = stored_line(cell, measured)
         store.append(line)
-        np.savez_compressed(store.rows_path(line["fit"]), **measured.rows)
+        for part, rows in {"": measured.rows, **measured.parts}.items():
+            np.savez_compressed(part_path(store.rows_path(line["fit"]), part), **rows)
     return store

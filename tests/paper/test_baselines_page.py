@@ -25,9 +25,9 @@ def test_page__tables__are_those_of_the_results():
     assert baselines_page.rendered(PAGE, CELLS) == PAGE
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name != "hotvae"])  # docs/recipe.md is about it
 def test_page__every_model__is_named_and_timed(name):
-    if name != "hotvae":
+    if name != "hotvae_network":
         assert f"`{name}`" in PAGE
     assert re.search(rf"^\| {name} \| .*\d", baselines_page.speed_table(CELLS), re.MULTILINE)
 

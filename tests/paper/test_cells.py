@@ -4,8 +4,6 @@ import os
 import re
 import tomllib
 from dataclasses import replace
-from importlib import resources
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,11 +26,13 @@ from hotvae.net.losses import bce_loss
 from hotvae.net.model import HotVAE
 from paper import cells
 from paper.cells import read_parts, recipe_of, run_cell
-from paper.experiments import EXPERIMENTS, TUNED, Cell, searched_sets
+from paper.experiments import EXPERIMENTS, PAPER_MODEL, PARTS, TUNED, Cell, searched_sets
+from paper.presets import PRESETS
 from paper.search import SPACES
 from paper.variants import VARIANTS, printed_ranking
 
-PRESETS = Path(str(resources.files("hotvae.jobs"))) / "presets"
+JOINT = ("hotvae preset", "probit", "mpvae")  # whose communities are drawn whole
+RECIPES = ("hotvae", "paper")  # how these draw them, their recipe says
 TINY = {"max_epochs": 1, "encoder_widths": [8], "dim": 8}
 
 
@@ -53,17 +53,16 @@ def named(monkeypatch, tmp_path):
 # --- settings --------------------------------------------------------------------------------------------
 
 
-def test_recipe__hotvae__whole_preset():
-    recipe = recipe_of(Cell("tables", "hotvae", "hotvae", "bibtex"))
-    file = resources.files("hotvae.jobs") / "presets" / "bibtex.toml"
-    told = tomllib.loads(file.read_text(encoding="utf-8"))
+def test_recipe__network_of_before__whole_preset():
+    recipe = recipe_of(Cell("tables", "hotvae preset", "hotvae_network", "bibtex"))
+    told = tomllib.loads((PRESETS / "bibtex.toml").read_text(encoding="utf-8"))
     assert {"direct_epochs", "kl_weight", "base"} <= set(told)
     assert {name: recipe.to_dict().get(name, HotVAENetwork.all_settings()[name]) for name in told} == told
 
 
 def test_recipe__start_from_a_ridge__is_every_networks_or_nobodys():
     for data in ("bibtex", "reuters", "mirflickr_tags"):
-        for model in ("hotvae", "plain", "mpvae", "lamp", "seq2seq", "c2ae"):
+        for model in ("hotvae_network", "plain", "mpvae", "lamp", "seq2seq", "c2ae"):
             assert recipe_of(Cell("tables", model, model, data)).parameters["base"] == "ridge", (data, model)
 
 
@@ -78,15 +77,15 @@ def test_recipe__rival__how_rows_are_read_but_nothing_of_hotvae_itself():
 
 
 def test_recipe__set_without_preset__that_of_a_set_like_it():
-    assert recipe_of(Cell("c", "hotvae", "hotvae", "norberg_vegetation")).coordinates_as_features
-    assert recipe_of(Cell("c", "hotvae", "hotvae", "norberg_plant")).parameters["direct_epochs"] == 120
+    assert recipe_of(Cell("c", "before", "hotvae_network", "norberg_vegetation")).coordinates_as_features
+    assert recipe_of(Cell("c", "before", "hotvae_network", "norberg_plant")).parameters["direct_epochs"] == 120
 
 
 @pytest.mark.parametrize("model", ["plain", "mpvae", "probit", "lamp", "seq2seq", "c2ae"])
 @pytest.mark.parametrize("data", sorted(catalog_names()))
 def test_recipe_of__network_beside_hotvae__reads_rows_as_it_does(data, model):
     """How a table is scaled, clamped and placed on the map is no merit of a model."""
-    own, rival = (recipe_of(Cell("c", name, name, data)) for name in ("hotvae", model))
+    own, rival = (recipe_of(Cell("c", name, name, data)) for name in ("hotvae_network", model))
     front = {name for kind in TRANSFORMERS.values() for name in kind().get_params()} & set(rival.cls.all_settings())
     told = {name: value for name, value in own.parameters.items() if name in front}
     assert {name: rival.parameters.get(name) for name in told} == told
@@ -102,7 +101,59 @@ def test_recipe__rival__trains_as_long_as_hotvae_and_never_shorter_than_its_own_
 
 
 def test_recipe__settings_of_the_cell__win_over_the_preset():
-    assert recipe_of(Cell("f", "3 layers", "hotvae", "bibtex", settings={"n_layers": 3})).parameters["n_layers"] == 3
+    assert (
+        recipe_of(Cell("f", "3 layers", "hotvae_network", "bibtex", settings={"n_layers": 3})).parameters["n_layers"]
+        == 3
+    )
+
+
+def test_recipe__default__nothing_is_told_whatever_the_set():
+    for data in ("bbs_like_ebird100", "reuters", "sider", "scene"):
+        assert recipe_of(Cell("tables", "hotvae", "hotvae", data)).to_dict() == {"coordinates_as_features": False}
+
+
+def test_recipe__paper__nothing_of_the_preset_but_what_a_row_is():
+    assert recipe_of(Cell("tables", "paper", PAPER_MODEL, "bbs_like_ebird100")).to_dict() == {
+        "coordinates_as_features": True,
+        "encoder": "mlp",
+    }
+    words = recipe_of(Cell("tables", "paper", PAPER_MODEL, "reuters")).parameters
+    assert words == {"encoder": "bag", "max_words": 10000}
+
+
+def test_parts__default__whole_data_sets_with_places_texts_as_they_are(named):
+    import pandas as pd
+
+    cell = Cell("tables", "hotvae", "hotvae", "virtual-50-4")
+    parts = read_parts(cell, recipe_of(cell))
+    assert parts.train[0].coordinates.shape == (30, 2)
+    named(
+        pd.DataFrame({"text": [f"word{i}" for i in range(50)]}),
+        np.column_stack([np.arange(50) % 2, np.arange(50) % 3 > 0]),
+    )
+    cell = Cell("tables", "hotvae", "hotvae", "reuters")
+    assert list(read_parts(cell, recipe_of(cell)).test[0].features.columns) == ["text"]
+
+
+@pytest.mark.slow
+def test_run_cell__default__its_parts_are_measured_with_its_fit():
+    """Worked again: the part is the model's own, stacked without the others."""
+    cell = Cell("tables", "hotvae", "hotvae", "virtual-120-4", settings={"effort": "quick"})
+    measured, parts = run_cell(cell), read_parts(cell, recipe_of(cell))
+    line = measured.line
+    model = find_classifier("hotvae")(effort="quick", random_state=0)
+    model.fit(parts.train[0], validation=parts.validation[0])
+    kinds = {candidate.kind for candidate, _ in model.members_}
+    assert set(line["alone"]) == set(measured.parts) == {name for name, own in PARTS.items() if kinds & set(own)}
+    assert line["metrics"]["honest"]["log_loss"] == pytest.approx(
+        log_loss(parts.test[1], model.predict_proba(parts.test[0])), abs=1e-6
+    )
+    for name in line["alone"]:
+        probs = model.alone(PARTS[name]).predict_proba(parts.test[0])
+        found = line["alone"][name]["metrics"]["honest"]["log_loss"]
+        assert found == pytest.approx(log_loss(parts.test[1], probs), abs=1e-6)
+        assert measured.parts[name]["log_loss"].sum() / parts.test[1].size == pytest.approx(found, abs=1e-5)
+    assert [entry["name"] for entry in line["found"]["entries"]] == [entry.name for entry in model.recipe_.entries]
 
 
 def test_recipe__tuned_file__stands_in_the_place_of_the_preset(tmp_path, monkeypatch):
@@ -120,17 +171,18 @@ def test_tuned__every_searched_set__all_models_had_the_same_budget():
     for data in searched_sets():
         commands = {}
         for model in SPACES:
-            path = TUNED / f"{data}.{model}.toml" if model != "hotvae" else PRESETS / f"{data}.toml"
+            path = TUNED / f"{data}.{model}.toml" if model != "hotvae_network" else PRESETS / f"{data}.toml"
             words = re.search(r"^# hotvae tune (.*)$", path.read_text(), re.MULTILINE)[1].split()
             assert words[words.index("--out") + 1] == path.name
-            commands[model] = [word for word in words if word not in ("--model", model, path.name)]
-        assert all(command == commands["hotvae"] for command in commands.values())
-        assert "--budget" in commands["hotvae"]
+            # The network was called hotvae when it was searched for.
+            commands[model] = [word for word in words if word not in ("--model", model, "hotvae", path.name)]
+        assert all(command == commands["hotvae_network"] for command in commands.values())
+        assert "--budget" in commands["hotvae_network"]
 
 
 def test_recipe__unknown_setting__variant_named():
     with pytest.raises(ConfigError, match=r"got 'n_layer' \(variant x\). Did you mean 'n_layers'"):
-        recipe_of(Cell("tables", "x", "hotvae", "yeast", settings={"n_layer": 1}))
+        recipe_of(Cell("tables", "x", "hotvae_network", "yeast", settings={"n_layer": 1}))
 
 
 def test_recipe__every_declared_cell__has_settings_that_fit():
@@ -209,7 +261,8 @@ def test_smoke__communities__both_dialects_and_all_measures(smoke_results):
         ecology = measured.line["ecology"]
         assert set(ecology["gomes"]) == set(ecology["norberg"]) == set(MEASURES)
         assert 0 <= ecology["richness_coverage"] <= 1
-        assert ecology["draws"] == ("joint" if variant in ("hotvae", "probit", "mpvae") else "independent")
+        if variant not in RECIPES:
+            assert ecology["draws"] == ("joint" if variant in JOINT else "independent")
         assert ("gomes_drawn_apart" in ecology) == (ecology["draws"] == "joint")
         if ecology["draws"] == "joint":
             # What needs no draw is the same; what does is not.
@@ -284,7 +337,7 @@ def test_run_cell__phylogeny__graph_of_the_tree_beside_the_file(named, tmp_path,
     region = virtual_region(60, 4, random_state=0).dataset
     path = tmp_path / "set.npz"
     made = named(region.features, region.labels, path)
-    cell = Cell("c", "tree", "hotvae", "yeast", settings={"graph": "phylogeny", **TINY})
+    cell = Cell("c", "tree", "hotvae_network", "yeast", settings={"graph": "phylogeny", **TINY})
     with pytest.raises(DataError, match=r"yeast must have a tree beside its file .*; got none"):
         run_cell(cell)
     a, b, c, d = made.dataset.label_names
@@ -408,7 +461,7 @@ def test_rising_kl__epochs__weight_rises_to_the_tenth(both_branches):
 
 def test_recipe__setting_in_times__is_that_of_the_preset_multiplied():
     def recipe(**times):
-        return recipe_of(Cell("ablation", "changed", "hotvae", "bibtex", settings={"times": times})).parameters
+        return recipe_of(Cell("ablation", "changed", "hotvae_network", "bibtex", settings={"times": times})).parameters
 
     preset = recipe()
     assert recipe(encoder_widths=0.5)["encoder_widths"] == tuple(width // 2 for width in preset["encoder_widths"])

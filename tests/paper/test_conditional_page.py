@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from hotvae import HotVAENetwork
-from hotvae.jobs.settings import read_preset
 from hotvae.metrics import log_loss
 from paper import conditional_page
+from paper.presets import read_preset
 
 PAGE = conditional_page.PAGE.read_text(encoding="utf-8")
 CELLS = conditional_page.read_cells(conditional_page.FILE)
@@ -82,11 +82,14 @@ def test_set_table__two_models__means_the_best_in_bold_and_who_is_ahead():
     lines = conditional_page.set_table(
         {(name, "hotvae", 0): cells[name, "hotvae", 0], (name, "hotvae_untold", 0): untold}, name
     )
-    assert "| HOT-VAE not trained for it | 1 | 0.3100 | – | – | – | **0.9100** | – | – | – |" in lines
-    assert lines.endswith("HOT-VAE is ahead of – HOT-VAE not trained for it: log loss 1 of 1, AUC 0 of 1.\n")
+    assert "| the same, not trained for it | 1 | 0.3100 | – | – | – | **0.9100** | – | – | – |" in lines
+    assert lines.endswith("HOT-VAE is ahead of – the same, not trained for it: log loss 1 of 1, AUC 0 of 1.\n")
     page = conditional_page.render(cells)
     assert page.startswith("### norberg_butterfly\n\n7 species; 40 + 10 rows to learn from, 50 test rows.")
-    assert "Not measured here: HOT-VAE not trained for it; probit JSDM, perceptron mean; ensemble of 5 chains" in page
+    assert (
+        "Not measured here: HOT-VAE network, tuned by hand; the same, not trained for it; probit JSDM, perceptron mean"
+        in page
+    )
     assert conditional_page.render({}) == "Not measured yet.\n"
 
 
@@ -141,16 +144,16 @@ def test_conditioner__twins__one_tells_the_other_and_nothing_known_is_the_plain_
 def test_settings__preset__whole_for_hotvae_encoder_for_conditioners_none_for_others():
     name = "bbs_like_ebird100"
     preset = read_preset(name, HotVAENetwork.all_settings())
-    own = conditional_page.settings_of("hotvae", name)
+    own = conditional_page.settings_of("hotvae_network", name)
     assert set(own) == set(preset) - {"coordinates_as_features"}
     assert own["encoder_dropout"] == preset["encoder_dropout"]
     told = conditional_page.settings_of("matrix", name)
     assert set(told) == (set(conditional_page.ENCODER) & set(preset)) | set(conditional_page.STEPS)
     assert conditional_page.settings_of("matrix", "norberg_butterfly")["max_epochs"] == 200
     assert set(conditional_page.settings_of("probit", name)) == set(conditional_page.READING) & set(preset)
-    assert conditional_page.settings_of("hotvae", "norberg_plant") == conditional_page.settings_of(
-        "hotvae", "norberg_birds"
-    )
+    plants, birds = (conditional_page.settings_of("hotvae_network", f"norberg_{taxon}") for taxon in ("plant", "birds"))
+    assert plants == birds
+    assert conditional_page.settings_of("hotvae", name) == {}
 
 
 # Running ----------------------------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ def test_settings__preset__whole_for_hotvae_encoder_for_conditioners_none_for_ot
 def test_run_cell__small_set__a_result_for_every_share_and_mask(monkeypatch):
     X, Y = twins(300)
     parts = [(X[rows], Y[rows]) for rows in (slice(0, 200), slice(200, 240), slice(240, 300))]
-    monkeypatch.setattr(conditional_page, "rows_of", lambda name, seed: parts)
+    monkeypatch.setattr(conditional_page, "rows_of", lambda name, seed, whole: parts)
     key = {"set": "norberg_butterfly", "model": "chain_ensemble", "seed": 0}
     cell = conditional_page.run_cell(key)
     assert [(entry["share"], entry["mask"]) for entry in cell["shares"]] == [

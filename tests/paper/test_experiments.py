@@ -1,11 +1,15 @@
 """Declared experiments: which cells there are, in which order, and how they are chosen."""
 
+from dataclasses import replace
+
 import pytest
 
 from hotvae.data.catalog import catalog_names, describe
 from hotvae.errors import ConfigError
 from hotvae.estimators.registry import CLASSIFIERS
-from paper.experiments import ALL_MODELS, EXPERIMENTS, Cell, find_experiments, fingerprint, select
+from paper import RESULTS
+from paper.experiments import ALL_MODELS, EXPERIMENTS, PARTS, Cell, find_experiments, fingerprint, select
+from paper.store import Store, fit_fingerprint
 
 
 def test_experiments__names__are_those_promised():
@@ -53,6 +57,26 @@ def test_communities__cells__fifteen_norberg_splits_and_tree_on_one_set_only():
     assert {cell.data for cell in cells if cell.variant == "hotvae phylogeny"} == {"bbs_clark2003_2009"}
 
 
+def test_cells__parts_of_a_model__have_none_of_their_own():
+    for name in ("tables", "communities"):
+        parts = [variant for variant in EXPERIMENTS[name].variants if variant.of]
+        assert {variant.of for variant in parts} == set(PARTS)
+        assert not {variant.name for variant in parts} & {cell.variant for cell in EXPERIMENTS[name].cells()}
+
+
+@pytest.mark.parametrize("name", ["tables", "communities", "ablation", "table-prior", "figure-layers"])
+def test_stored_lines__of_the_network__have_the_fingerprint_of_their_recipe(name):
+    """They were measured when the network was called hotvae: names changed, numbers did not."""
+    lines = Store(RESULTS).lines(name)
+    measures = {experiment.measures for experiment in EXPERIMENTS.values()}
+    own = [line for line in lines if line["cell"]["model"] == "hotvae_network"]
+    assert own
+    for line in own:
+        cell = Cell.from_dict(line["cell"])
+        # One that was copied has the fit of a cell with more measures.
+        assert line["fit"] in {fit_fingerprint(replace(cell, measures=each), line["recipe"]) for each in measures}
+
+
 def test_cells__places__are_unique():
     for experiment in EXPERIMENTS.values():
         places = [cell.place for cell in experiment.cells()]
@@ -73,7 +97,7 @@ def test_select__words_of_two_fields__must_both_fit():
 
 def test_select__model_and_its_variant_share_a_name__all_variants_of_the_model():
     cells = EXPERIMENTS["communities"].cells()
-    assert {cell.variant for cell in select(cells, ["hotvae"])} == {"hotvae", "hotvae phylogeny"}
+    assert {cell.variant for cell in select(cells, ["hotvae_network"])} == {"hotvae preset", "hotvae phylogeny"}
 
 
 def test_select__unknown_word__close_ones_named():

@@ -105,7 +105,7 @@ def test_page__plain_network__what_the_decoder_is_worth_for_what_it_costs(store,
     told["pairs"]["tables/yeast/0/plain"] = {**told["pairs"]["tables/yeast/0/mpvae"], "fits": fits}
     (store.folder / "paired.json").write_text(json.dumps(told))
     text = page(store, tmp_path)
-    assert "(against the same encoder without it): 1 win, 2 ties, 1 loss, for 4.0 to 4.0 times the processor" in text
+    assert "Against a plain network: 1 win, 2 ties, 1 loss, for 4.0 to 4.0 times the processor" in text
 
 
 def test_page__not_compared__no_count(store, tmp_path):

@@ -376,7 +376,7 @@ def test_optuna__not_installed__says_what_to_install(monkeypatch):
 
 def test_preset__written_and_read_back__same_recipe(tmp_path, monkeypatch):
     found = {"encoder_widths": [64, 32], "kl_weight": 1e-05, "encoder": "mlp", "checkpointing": True, "rank": None}
-    write_preset(tmp_path / "sider.hotvae.toml", Found(Search("sider"), found, 0.5, 1, 0, 0, 1.0))
+    write_preset(tmp_path / "sider.hotvae_network.toml", Found(Search("sider"), found, 0.5, 1, 0, 0, 1.0))
     monkeypatch.setattr(cells, "TUNED", tmp_path)
     parameters = recipe_of(Search("sider").cell).parameters
     assert parameters == {"encoder_widths": (64, 32), "kl_weight": 1e-05, "encoder": "mlp", "checkpointing": True}

@@ -158,7 +158,9 @@ def _tune(
     context: typer.Context,
     data: Annotated[str, typer.Argument(metavar="DATA", help="Named data set; see: hotvae data list.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where the best settings go: a .toml file.")],
-    model: Annotated[str, typer.Option(metavar="KIND", help="Short name of a model (hotvae models).")] = "hotvae",
+    model: Annotated[
+        str, typer.Option(metavar="KIND", help="Short name of a model (hotvae models).")
+    ] = "hotvae_network",
     budget: Annotated[str, typer.Option(metavar="TIME", help="How long to search, such as 30m.")] = "30m",
     jobs: Annotated[int, typer.Option(metavar="N", help="Processes, each with one thread.")] = 1,
     metric: Annotated[

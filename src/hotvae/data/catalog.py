@@ -126,6 +126,11 @@ class Entry:
         Names of labels; archives have none.
     feature_prefix : str
         What the features are called before their number; archives have no names.
+    ids : str, optional
+        Column of a CSV table that names its rows; a second table, ``NAME_split.csv``, says the part of each.
+    coordinates : tuple of str
+        Columns of a CSV table that say where a row is; they are no features. The first of the other columns are
+        features, the last ones labels.
     content : tuple of str
         Checksums of the values; a set with several has as many accepted versions.
     paper : PaperRow, optional
@@ -155,6 +160,8 @@ class Entry:
     n_meta: int = 0
     label_names: tuple[str, ...] = ()
     feature_prefix: str = ""
+    ids: str | None = None
+    coordinates: tuple[str, ...] = ()
     content: tuple[str, ...] = ()
     paper: PaperRow | None = None
 
@@ -493,7 +500,7 @@ def read_checked(entry: Entry, path: Path) -> tuple[Dataset, Parts | None]:
 
 
 def _reader(path: Path) -> Callable[[Entry, Path], tuple[Dataset, Parts | None]]:
-    readers = {".npz": _read_npz, ".jsonl.gz": _read_texts, ".csv.gz": _read_molecules}
+    readers = {".npz": _read_npz, ".jsonl.gz": _read_texts, ".csv.gz": _read_csv}
     return next((reader for end, reader in readers.items() if path.name.endswith(end)), _read_own)
 
 
@@ -544,6 +551,41 @@ def _read_texts(entry: Entry, path: Path) -> tuple[Dataset, Parts]:
         raise _damaged(entry, path, error) from error
     frame = pd.DataFrame({"text": texts})
     return Dataset(frame, labels, label_names=tuple(names), row_names=np.array(ids), name=entry.name), parts
+
+
+def _read_csv(entry: Entry, path: Path) -> tuple[Dataset, Parts | None]:
+    return _read_molecules(entry, path) if entry.features == "smiles" else _read_survey(entry, path)
+
+
+def _read_survey(entry: Entry, path: Path) -> tuple[Dataset, Parts]:
+    """Read sites with coordinates, covariates and species, and the parts of a second table beside it."""
+    beside = path.with_name(f"{entry.name}_split.csv")
+    if not beside.is_file():
+        raise DataError(
+            f"data set {entry.name} must have its split beside it; got no {beside.name} ({str(path.parent)!r}). "
+            "Copy it there."
+        )
+    try:
+        table = pd.read_csv(path, index_col=entry.ids)
+        chosen = pd.read_csv(beside, index_col=entry.ids)["part"].to_dict()
+        number = {"train": _TRAIN, "validation": _VALIDATION, "test": _TEST}
+        parts = np.array([number[chosen[name]] for name in table.index], dtype=np.int8)
+        places = table[list(entry.coordinates)].to_numpy(dtype=np.float64)
+    except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
+        raise _damaged(entry, path, error) from error
+    rest = table.drop(columns=list(entry.coordinates))
+    features, labels = rest.iloc[:, : entry.shape[1]], rest.iloc[:, entry.shape[1] :]
+    dataset = Dataset(
+        features.to_numpy(dtype=np.float64),
+        labels.to_numpy(dtype=np.float32),
+        feature_names=tuple(features.columns),
+        label_names=tuple(labels.columns),
+        coordinates=places,
+        coordinate_names=(entry.coordinates[0], entry.coordinates[1]),
+        row_names=table.index.to_numpy(dtype=str),
+        name=entry.name,
+    )
+    return dataset, parts[np.newaxis]
 
 
 def _read_molecules(entry: Entry, path: Path) -> tuple[Dataset, None]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from hotvae.config import require_choice, require_count
 from hotvae.data.dataset import Dataset
-from hotvae.errors import ConfigError, DataError
+from hotvae.errors import ConfigError, DataError, ModelError, listed
 from hotvae.estimators.base import LabelClassifier, named_tables, restored_parameter
 from hotvae.estimators.folds import Held, deal_folds
 from hotvae.estimators.hotvae_network import HotVAENetwork
@@ -37,7 +38,7 @@ from hotvae.estimators.recipe import (
     plan_for,
     speak,
 )
-from hotvae.estimators.stack import Stack, logit_loss
+from hotvae.estimators.stack import Stack, fit_stack, logit_loss
 from hotvae.estimators.thresholds import tune_thresholds
 from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
 from hotvae.features.columns import ColumnPlan
@@ -115,6 +116,8 @@ class HotVAEClassifier(LabelClassifier):
         What labels say of each other; None without ``joint``, for a single label and for classes.
     left_out_ : ndarray of shape (n_samples, n_labels) or None
         Probabilities of the training rows by models that were not shown them; not kept in files.
+    member_logits_ : list of ndarray of shape (n_samples, n_labels) or None
+        The same of each member by itself, as logits before stacking; not kept in files.
     thresholds_ : dict
         Cut-off of each metric, chosen on rows held out.
     label_names_ : ndarray of str
@@ -184,7 +187,7 @@ class HotVAEClassifier(LabelClassifier):
             groups = X.groups if groups is None else groups
             X, y, where = _tables_of(X, where)
         if isinstance(validation, Dataset):
-            held_x, held_y, _ = _tables_of(validation, where)
+            held_x, held_y, _ = _tables_of(validation, self.coordinates)
             validation = held_x, held_y
         self.single_: HotVAENetwork | None = None
         if self.recipe != "auto":
@@ -200,7 +203,8 @@ class HotVAEClassifier(LabelClassifier):
         require_choice("hold_out", self.hold_out, ("auto", "blocks", "groups", "rows"))
         plan_for(100, 1, 1, self.effort)
         self._training().checked()
-        if not (self.base is None or self.base == "auto" or is_classifier(self.base)):
+        is_text = isinstance(self.base, str)
+        if self.base is not None and (self.base != "auto" if is_text else not is_classifier(self.base)):
             raise ConfigError(
                 f"base must be 'auto', None or a scikit-learn classifier; got {self.base!r}. Choose one of them."
             )
@@ -258,6 +262,8 @@ class HotVAEClassifier(LabelClassifier):
         )
         found = follow_recipe(shop, candidates)
         self.members_, self.stack_ = found.members, found.stack
+        self.member_logits_: list[NDArray[np.float32]] | None = [t.astype(np.float32) for t in found.member_logits]
+        self._learned_from = labels
         self.law_ = None
         kept = [candidate.form for candidate, _ in self.members_]
         if self.joint and facts.n_labels > 1 and self.target_ == "labels":
@@ -367,6 +373,68 @@ class HotVAEClassifier(LabelClassifier):
         likelihood: NDArray[np.float64] = np.nansum(labels * odds - np.logaddexp(0, odds), axis=1)
         return likelihood
 
+    # Parts ------------------------------------------------------------------------------------------------
+
+    def alone(self, kinds: Sequence[str]) -> HotVAEClassifier:
+        """Return a model of some members without the others, to see what each is worth.
+
+        Nothing is trained anew but the stack, on the rows held out.
+
+        Parameters
+        ----------
+        kinds : sequence of {"trees", "ridge", "network", "own"}
+            Kinds of members that stay; ``"own"`` is a classifier that was given as ``base``.
+
+        Returns
+        -------
+        HotVAEClassifier
+            Shares its members with this one, which stays as it is.
+
+        Raises
+        ------
+        ConfigError
+            A model without such members.
+        ModelError
+            A model that was read from a file: rows held out are not kept there.
+
+        Examples
+        --------
+        >>> X = np.linspace(-1, 1, 200)[:, None]
+        >>> Y = np.column_stack([X[:, 0] > 0, X[:, 0] < 0.5])
+        >>> model = HotVAEClassifier(effort="quick", random_state=0).fit(X, Y)
+        >>> kind = model.members_[0][0].kind
+        >>> {candidate.kind for candidate, _ in model.alone([kind]).members_} == {kind}
+        True
+        """
+        members = [] if self.single_ is not None else self.members_
+        kept = [i for i, (candidate, _) in enumerate(members) if candidate.kind in kinds]
+        if not kept:
+            there = sorted({candidate.kind for candidate, _ in members})
+            raise ConfigError(
+                f"kinds must name members of the model ({listed(there) or 'none'}); got {listed(list(kinds))}. "
+                "Choose among them."
+            )
+        if self.member_logits_ is None:
+            raise ModelError(
+                "model must have been fitted here to be taken apart; got one read from a file. Fit it anew."
+            )
+        part = copy(self)
+        part.members_ = [members[i] for i in kept]
+        part.member_logits_ = [self.member_logits_[i] for i in kept]
+        part.stack_ = fit_stack(part.member_logits_, self._learned_from)
+        logits = part.stack_.logits(part.member_logits_)
+        part.left_out_ = expit(logits)
+        weights = {
+            candidate.name: float(w) for (candidate, _), w in zip(part.members_, part.stack_.weights, strict=True)
+        }
+        part.recipe_ = replace(
+            self.recipe_,
+            entries=[replace(entry, weight=weights.get(entry.name, 0.0)) for entry in self.recipe_.entries],
+            log_loss=logit_loss(self._learned_from, logits),
+        )
+        part.thresholds_ = tune_thresholds(self._learned_from, part.left_out_)
+        return part
+
     # The network alone ------------------------------------------------------------------------------------
 
     def _fit_single(self, X: Any, y: Any, validation: Any) -> Self:
@@ -383,7 +451,7 @@ class HotVAEClassifier(LabelClassifier):
         for name in _SHARED:
             if hasattr(single, name):
                 setattr(self, name, getattr(single, name))
-        self.rows_, self.single_, self.left_out_ = kind, single, None
+        self.rows_, self.single_, self.left_out_, self.member_logits_ = kind, single, None, None
         return self
 
     def _read(self, X: Any) -> Any:
@@ -451,7 +519,8 @@ class HotVAEClassifier(LabelClassifier):
         return notes, tensors
 
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        self.single_, self.left_out_, self.rows_ = None, None, config["rows"]
+        self.single_, self.rows_ = None, config["rows"]
+        self.left_out_, self.member_logits_ = None, None
         if "single" in config:
             self.single_ = HotVAENetwork._from_plain(restored_parameter(config["single"]))
             for name in _SHARED:

@@ -1,0 +1,50 @@
+"""Settings that were tuned by hand for single sets: what HOT-VAE's network had before it found its own recipe.
+
+Rivals still read rows as these say and have perceptrons of these shapes, so that their stored results stay valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hotvae.jobs.settings import ALIASES, read_settings
+
+PRESETS = Path(__file__).with_name("presets")
+"""One file for each set that has settings: ``DATA.toml``."""
+
+COORDINATES = "coordinates_as_features"
+"""Of the rows and not of a model: whether the two coordinates are features."""
+
+PRESET_OF = {f"norberg_{taxon}": "norberg_birds" for taxon in ("plant", "trees", "vegetation")}
+"""Sets without a preset of their own, and one that they resemble and that has."""
+
+
+def read_preset(name: str, known: Iterable[str]) -> dict[str, Any]:
+    """Read the preset of a set.
+
+    Parameters
+    ----------
+    name : str
+        A set of the catalogue.
+    known : iterable of str
+        Parameters of the model; settings it does not have are left out, as a preset serves every model.
+
+    Returns
+    -------
+    dict
+        By the names of parameters, and :data:`COORDINATES`; empty where a set has no preset.
+
+    Examples
+    --------
+    >>> read_preset("bbs_like_ebird100", ["encoder_dropout"])
+    {'coordinates_as_features': True, 'encoder_dropout': 0.3}
+    >>> read_preset("emotions", ["encoder_dropout"])
+    {}
+    """
+    path = PRESETS / f"{name}.toml"
+    if not path.is_file():
+        return {}
+    allowed = {*known, COORDINATES}
+    return {given: value for given, value in read_settings(path).items() if ALIASES.get(given, given) in allowed}

@@ -1,0 +1,439 @@
+"""What HOT-VAE's own recipe reaches on every set, beside its parts, what was there before it, and its rivals.
+
+    python -m paper.recipe_page                                (needs HOTVAE_DATA_DIR, or hotvae data get; hours)
+    python -m paper.recipe_page --sets yeast scene --seeds 1
+    python -m paper.recipe_page --quick                        (a virtual region, a minute; nothing is kept)
+    python -m paper.recipe_page --render                       (writes the tables of docs/recipe.md)
+    python -m paper.recipe_page --picture                      (draws docs/images/recipe.png)
+
+Every fit is a process of its own on one thread, of low priority; its line goes to ``paper/results/recipe.jsonl`` as
+soon as it is done, so that a run that was stopped goes on where it ended. What ``hotvae benchmark`` has measured with
+the same settings is taken from there, but for models that are compared row by row: where the values of single rows are
+gone, these are fitted anew. The comparisons are kept in ``paper/results/recipe.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hotvae.checkpoint import write_text
+from hotvae.data.catalog import catalog_names, describe, find_file
+from hotvae.errors import DataError
+from paper import DOCS, RESULTS
+from paper.experiments import EXPERIMENTS, HOTVAE_ROWS, Cell, Experiment, Variant
+from paper.figures import recipe_figure, save_figure
+from paper.paired import N_RESAMPLES, Groups, compare, groups_of, resampled_values
+from paper.presets import PRESET_OF, PRESETS
+from paper.runner import parse_duration, plan, revision, run, versions
+from paper.store import Store
+from paper.summaries import NO_DIFFERENCE, counted, joined, markdown_table, mean_of, metric_mean, plural, replace_marked
+
+RIVALS = ("extra_trees", "random_forest", "kernel_ridge", "ridge", "logistic", "boosting")
+"""Simple models that the default must not be behind of."""
+
+FILE, PAGE, PICTURE = "recipe.json", DOCS / "recipe.md", DOCS / "images" / "recipe.png"
+_OWN = "hotvae"
+_BEFORE = "hotvae preset"
+_LOW_PRIORITY = 5
+
+
+def experiment_of(names: Sequence[str], n_seeds: int = 3) -> Experiment:
+    """Declare what is measured on some sets.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Sets of the catalogue, or virtual regions.
+    n_seeds : int
+        Seeds of each, where chance has a part.
+
+    Returns
+    -------
+    Experiment
+
+    Examples
+    --------
+    >>> sorted({cell.model for cell in experiment_of(["emotions"]).cells()})[:3]
+    ['boosting', 'extra_trees', 'hotvae']
+    """
+    with_preset = tuple(name for name in names if (PRESETS / f"{PRESET_OF.get(name, name)}.toml").is_file())
+    own = [replace(row, data=with_preset or ("none",)) if row.name == _BEFORE else row for row in HOTVAE_ROWS]
+    return Experiment(
+        "recipe",
+        "HOT-VAE's own recipe",
+        (*(row for row in own if row.name != "paper"), *(Variant(name, name) for name in RIVALS)),
+        tuple((name, split) for name in names for split in range(_n_splits(name))),
+        {"": n_seeds},
+    )
+
+
+def all_sets() -> tuple[str, ...]:
+    """Name the sets of the catalogue that are not to be brought along by everyone.
+
+    Examples
+    --------
+    >>> "emotions" in all_sets(), "bookmarks" in all_sets()
+    (True, False)
+    """
+    return tuple(name for name in catalog_names() if not describe(name).own)
+
+
+def _n_splits(name: str) -> int:
+    return describe(name).n_splits if name in catalog_names() else 1
+
+
+def _is_here(name: str) -> bool:
+    try:
+        find_file(describe(name))
+    except DataError:
+        return False
+    return True
+
+
+# --- comparing -------------------------------------------------------------------------------------------
+
+
+def read_comparisons(store: Store) -> dict[str, Any]:
+    """Read the comparisons that were kept.
+
+    Examples
+    --------
+    >>> read_comparisons(Store(tempfile.mkdtemp()))
+    {}
+    """
+    path = store.folder / FILE
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["pairs"] if path.exists() else {}
+    return found
+
+
+def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dict[str, Any]:
+    """Compare the default with each rival on the test rows of a set, all its splits together.
+
+    Parameters
+    ----------
+    store : Store
+        Results.
+    experiment : Experiment
+        From :func:`experiment_of`.
+    command : str
+        Noted with the comparisons.
+
+    Returns
+    -------
+    dict
+        By set, then by rival: ``fits`` that were compared, and ``log_loss`` with the difference ours − rival's and its
+        95 % interval. Written to the file of the comparisons where something is new. A comparison whose fits have not
+        changed is kept as it is, as the values of single rows are not kept for ever.
+
+    Examples
+    --------
+    >>> compare_sets(Store(tempfile.mkdtemp()), experiment_of(["emotions"]))
+    {}
+    """
+    kept = read_comparisons(store)
+    groups = groups_of(store, experiment)
+    loaded: dict[str, Any] = {}
+    is_new = False
+    for name in dict.fromkeys(data for data, _ in experiment.data):
+        for rival in RIVALS:
+            pairs = list(_partners(groups, name, rival))
+            fits = [[line["fit"] for line in side] for side in zip(*pairs, strict=True)] if pairs else []
+            if not fits or kept.get(name, {}).get(rival, {}).get("fits") == fits:
+                continue
+            if kept.get(name, {}).pop(rival, None) is not None:
+                is_new = True  # of other fits: it says nothing of what the page shows
+            if not all(store.rows_path(fit).exists() for side in fits for fit in side):
+                continue
+            for fit in {fit for side in fits for fit in side} - set(loaded):
+                with np.load(store.rows_path(fit), allow_pickle=False) as file:
+                    rows = {key: file[key] for key in file.files}
+                loaded[fit] = (rows["row"].tobytes(), resampled_values(rows))
+            found = compare(*([loaded[fit] for fit in side] for side in fits))
+            kept.setdefault(name, {})[rival] = {"fits": fits, "log_loss": found["log_loss"]}
+            is_new = True
+    if is_new:
+        notes = {
+            "what": "log loss of HOT-VAE minus the rival's on test rows, all splits of a set together; 95 % intervals "
+            "of a paired bootstrap",
+            "n_resamples": N_RESAMPLES,
+            "command": command,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "revision": revision(),
+            "versions": versions(),
+            "pairs": {name: kept[name] for name in sorted(kept) if kept[name]},
+        }
+        write_text(store.folder / FILE, json.dumps(notes, indent=1) + "\n")
+    return kept
+
+
+def _partners(groups: Groups, name: str, rival: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Pair fits of the default with those of a rival; one that has fewer seeds on purpose is taken again."""
+    found = []
+    for (variant, data, split), lines in groups.items():
+        theirs = {line["cell"]["seed"]: line for line in groups.get((rival, data, split), [])}
+        if variant == _OWN and data == name and theirs:
+            only = next(iter(theirs.values())) if len(theirs) == 1 and len(lines) > 1 else None
+            found += [(line, theirs.get(line["cell"]["seed"], only)) for line in lines]
+    return [(ours, other) for ours, other in found if other is not None]
+
+
+def verdict_of(found: Mapping[str, float]) -> int:
+    """Say who is ahead: 1 HOT-VAE, -1 the rival, 0 neither.
+
+    Examples
+    --------
+    >>> verdict_of({"difference": -0.02, "low": -0.03, "high": -0.01})
+    1
+    """
+    if found["low"] <= 0 <= found["high"] or abs(found["difference"]) < NO_DIFFERENCE:
+        return 0
+    return 1 if found["difference"] < 0 else -1
+
+
+# --- the tables ------------------------------------------------------------------------------------------
+
+
+def all_groups(store: Store, experiment: Experiment) -> Groups:
+    """Collect what is measured on the sets: here, and where other experiments have measured the same models.
+
+    Examples
+    --------
+    >>> all_groups(Store(tempfile.mkdtemp()), experiment_of(["emotions"]))
+    {}
+    """
+    found: Groups = {}
+    for source in (EXPERIMENTS["communities"], EXPERIMENTS["tables"], experiment):
+        found |= groups_of(store, source)
+    wanted = set(experiment.data)
+    return {key: lines for key, lines in found.items() if key[1:] in wanted}
+
+
+def _lines_of(groups: Groups, variant: str, name: str) -> list[dict[str, Any]]:
+    """Return the lines of a model on a set; none where a split of the set is missing."""
+    splits = [groups.get((variant, name, split), []) for split in range(_n_splits(name))]
+    return [line for lines in splits for line in lines] if all(splits) else []
+
+
+def _loss(groups: Groups, variant: str, name: str) -> tuple[float, str] | None:
+    """Mean log loss over seeds, of splits their mean, and how it is written."""
+    means = [metric_mean(groups.get((variant, name, split), []), "log_loss") for split in range(_n_splits(name))]
+    known = [mean for mean in means if mean is not None]
+    if not known or len(known) < len(means):
+        return None
+    value = float(np.mean([mean.value for mean in known]))
+    halves = [mean.half for mean in known]
+    # Splits are no draws: the interval is that of their mean, over seeds.
+    half = None if None in halves else float(np.sqrt(np.sum(np.square(np.array(halves, dtype=float))))) / len(known)
+    return value, f"{value:.4f}" if half is None else f"{value:.4f} ± {half:.4f}"
+
+
+def _seconds(groups: Groups, variant: str, name: str) -> str:
+    mean = mean_of(line["fit_seconds"]["cpu"] for line in _lines_of(groups, variant, name))
+    if mean is None:
+        return "–"
+    return f"{mean.value:.0f}" if mean.value >= 10 else f"{mean.value:.1f}"
+
+
+def rendered_tables(store: Store, experiment: Experiment, comparisons: Mapping[str, Any]) -> str:
+    r"""Write the tables of the page.
+
+    Parameters
+    ----------
+    store : Store
+        Results.
+    experiment : Experiment
+        From :func:`experiment_of`.
+    comparisons : mapping
+        From :func:`compare_sets`.
+
+    Returns
+    -------
+    str
+        Markdown.
+
+    Examples
+    --------
+    >>> rendered_tables(Store(tempfile.mkdtemp()), experiment_of(["emotions"]), {})
+    'Not measured yet.\n'
+    """
+    groups = all_groups(store, experiment)
+    names = [name for name in dict.fromkeys(data for data, _ in experiment.data) if any(k[1] == name for k in groups)]
+    if not names:
+        return "Not measured yet.\n"
+    rows = {row.name: row.title or "default" for row in experiment.variants if row.model.startswith("hotvae")}
+    short = {"base alone": "base alone", "network alone": "network alone", "forest alone": "forest alone"}
+    heads = [short.get(name, {_OWN: "default", _BEFORE: "preset of before"}.get(name, name)) for name in rows]
+    own = set(rows) | {row.name for row in HOTVAE_ROWS} | {"hotvae phylogeny"}
+    losses, costs = [], []
+    for name in names:
+        found = {variant: _loss(groups, variant, name) for variant in rows}
+        rivals = {
+            variant: loss
+            for variant in dict.fromkeys(key[0] for key in groups if key[1] == name and key[0] not in own)
+            if (loss := _loss(groups, variant, name)) is not None
+        }
+        best = min(rivals, key=lambda rival: rivals[rival][0], default=None)
+        least = min([*(loss[0] for loss in found.values() if loss), *(loss[0] for loss in rivals.values())], default=0)
+
+        def text(loss: tuple[float, str] | None, least: float = least) -> str:
+            return "–" if loss is None else f"**{loss[1]}**" if loss[0] == least else loss[1]
+
+        shown = "–" if best is None else f"{text(rivals[best])} ({_title(groups, best)})"
+        losses.append([name, *(text(found[variant]) for variant in rows), shown])
+        spent = "–" if best is None else _seconds(groups, best, name)
+        costs.append([name, *(_seconds(groups, variant, name) for variant in rows), spent])
+    parts = [
+        _in_short(names, comparisons),
+        "**Log loss on test rows**: mean over seeds ± its 95 % interval, of several splits their mean. **Bold**: the "
+        "lowest. A part that the recipe of some fit had no member of is left out.\n",
+        markdown_table(["set", *heads, "best rival"], losses),
+        "**Processor seconds of a fit**, on one thread. Parts: what their members took within the default's fit.\n",
+        markdown_table(["set", *heads, "best rival"], costs),
+        _verdict_table(names, comparisons, groups),
+        _chosen_table(names, groups),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _title(groups: Groups, variant: str) -> str:
+    return str(next(lines[0].get("title", variant) for key, lines in groups.items() if key[0] == variant))
+
+
+def _in_short(names: Sequence[str], comparisons: Mapping[str, Any]) -> str:
+    """Count wins, ties and losses over all sets, and name the losses."""
+    verdicts = {
+        (name, rival): verdict_of(found["log_loss"])
+        for name in names
+        for rival, found in comparisons.get(name, {}).items()
+    }
+    if not verdicts:
+        return ""
+    wins, ties, losses = counted(verdicts.values())
+    behind = [f"{rival} on {name}" for (name, rival), who in verdicts.items() if who == -1]
+    told = f"Behind: {joined(behind)}." if behind else "It is behind none of them on any set."
+    return (
+        f"The default against {plural(len({rival for _, rival in verdicts}), 'simple rival')} on "
+        f"{plural(len({name for name, _ in verdicts}), 'set')}, by log loss: {plural(wins, 'win')}, "
+        f"{plural(ties, 'tie')}, {losses} {'loss' if losses == 1 else 'losses'}. {told}\n"
+    )
+
+
+def _verdict_table(names: Sequence[str], comparisons: Mapping[str, Any], groups: Groups) -> str:
+    compared = [name for name in names if comparisons.get(name)]
+    if not compared:
+        return ""
+    words = {1: "ahead", 0: "level", -1: "**behind**"}
+
+    def text(found: Mapping[str, Any] | None) -> str:
+        if found is None:
+            return "–"
+        return f"{words[verdict_of(found['log_loss'])]} ({found['log_loss']['difference']:+.4f})"
+
+    rows = [[name, *(text(comparisons[name].get(rival)) for rival in RIVALS)] for name in compared]
+    titles = [_title(groups, rival) if any(key[0] == rival for key in groups) else rival for rival in RIVALS]
+    return (
+        "**The default beside simple rivals**, by a paired bootstrap over test rows: ahead or behind where the 95 % "
+        "interval of the difference in log loss (in brackets, negative is better) does not hold 0.\n\n"
+        + markdown_table(["set", *titles], rows)
+    )
+
+
+def _chosen_table(names: Sequence[str], groups: Groups) -> str:
+    rows = []
+    for name in names:
+        lines = groups.get((_OWN, name, 0), [])
+        if lines and "found" in lines[0]:
+            found = lines[0]["found"]
+            members = [f"{e['weight']:.2f} × {e['name']}" for e in found["entries"] if e["weight"] > 0]
+            rows.append([name, "; ".join(members), found["folds"]])
+    if not rows:
+        return ""
+    table = markdown_table(["set", "stack", "rows held out"], rows).replace("---:", "---")
+    return f"**What it chose** (first split, first seed)\n\n{table}"
+
+
+# --- the command -----------------------------------------------------------------------------------------
+
+
+def measure(store: Store, experiment: Experiment, cells: Sequence[Cell], options: argparse.Namespace) -> None:
+    """Run what is missing, and compare what is there."""
+    command = shlex.join(["python", "-m", "paper.recipe_page", *options.words])
+    os.nice(_LOW_PRIORITY)  # workers inherit it
+    todo = plan(store, cells, retry=options.retry, fresh=options.fresh, need_rows=(_OWN, *RIVALS))
+    print(
+        f"{plural(len(todo.cells), 'fit')} to do, {todo.n_done + len(todo.shared)} done, {todo.n_failed} failed before"
+    )
+    budget = None if options.budget is None else parse_duration(options.budget, "--budget")
+    limit = parse_duration(options.limit, "--limit")
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    run(store, todo, jobs=options.jobs, budget=budget, limit=limit, command=command, say=say)
+    compare_sets(store, experiment, command)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run what is missing, or write the page.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        By default the arguments of the process.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", choices=all_sets(), default=None, metavar="SET")
+    parser.add_argument("--models", nargs="+", choices=(_OWN, _BEFORE, *RIVALS), default=None, metavar="MODEL")
+    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--budget", help="such as 2h: no fit is started after it")
+    parser.add_argument("--limit", default="1h", help="for one fit")
+    parser.add_argument("--retry", action="store_true", help="also what failed or took too long before")
+    parser.add_argument("--fresh", action="store_true", help="also what is done")
+    parser.add_argument("--quick", action="store_true", help="a tiny virtual region; print the tables, keep nothing")
+    parser.add_argument("--render", action="store_true", help="write the tables of docs/recipe.md and run nothing")
+    parser.add_argument("--picture", action="store_true", help="draw the picture of the page and run nothing")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="another folder for the results")
+    options = parser.parse_args(words)
+    options.words = [word for word in words if word != str(options.results) and word != "--results"]
+    if options.picture:
+        save_figure(recipe_figure(), PICTURE)
+    if options.quick:
+        with tempfile.TemporaryDirectory() as folder:
+            store = Store(folder)
+            cells = experiment_of(["virtual-80-6"]).cells(smoke=True)
+            tiny = experiment_of(["virtual-80-6"], n_seeds=1)
+            measure(store, tiny, cells, options)
+            print(rendered_tables(store, tiny, read_comparisons(store)))
+        return
+    store = Store(options.results)
+    if options.render:
+        experiment = experiment_of(all_sets(), options.seeds)
+        text = rendered_tables(store, experiment, compare_sets(store, experiment))
+        write_text(PAGE, replace_marked(PAGE.read_text(encoding="utf-8"), "recipe", f"\n{text}\n"))
+    if options.render or options.picture:
+        return
+    names = [name for name in options.sets or all_sets() if _is_here(name)]
+    absent = [name for name in options.sets or all_sets() if name not in names]
+    if absent:
+        print(f"not on this machine: {joined(absent)}")
+    experiment = experiment_of(names, options.seeds)
+    cells = [cell for cell in experiment.cells() if options.models is None or cell.variant in options.models]
+    measure(store, experiment, cells, options)
+
+
+if __name__ == "__main__":
+    main()
