@@ -55,8 +55,8 @@ def test_walk_of_a_training__beside_a_real_one__has_the_same_frames(tmp_path, mo
         raise ZeroDivisionError
 
     monkeypatch.setattr(losses, "ranking_loss", stop)
+    table, out = str(tmp_path / "sites.csv"), str(tmp_path / "model")
     with pytest.raises(ZeroDivisionError) as caught:
-        table, out = str(tmp_path / "sites.csv"), str(tmp_path / "model")
         main(["train", table, "--labels", "sp_*", "--recipe", "network", "--out", out, "--quiet"])
     package = ROOT / "src" / "hotvae"
     frames = [(Path(frame.filename), frame.name) for frame in traceback.extract_tb(caught.tb)]

@@ -233,7 +233,7 @@ def test_given_epochs__label_branch_alone__leaves_plain_predictions_as_they_are(
 def test_fit__classes__nothing_is_learned_that_cannot_be_asked(monkeypatch):
     """Classes can neither be given nor drawn."""
     called = []
-    for module in ("hotvae", "communities"):
+    for module in ("hotvae_network", "communities"):
         monkeypatch.setattr(f"hotvae.estimators.{module}.fit_network", lambda *_, **__: called.append("trained"))
     X, _ = pairs_data(200)
     settings = SMALL | {"direct_epochs": 0, "max_epochs": 3}

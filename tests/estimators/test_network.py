@@ -107,7 +107,7 @@ def test_settings__of_every_transformer__have_names_of_their_own(cls):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"scaling": "log"}, "scaling must be one of 'standard', 'robust', 'quantile', 'none'; got 'log'"),
+        ({"scaling": "log"}, "scaling must be one of 'standard', 'robust', 'quantile', 'auto', 'none'; got 'log'"),
         ({"encoder": "set", "max_tokens": 0}, "max_tokens must be a whole number of at least 1; got 0"),
         ({"encoder": "mlp", "max_words": 5}, "max_words must be left out with encoder 'mlp', whose rows have no such"),
         ({"label_encoder": "lstm"}, "label_encoder must be one of 'mlp', 'tokens'; got 'lstm'"),

@@ -419,6 +419,7 @@ class HotVAEClassifier(LabelClassifier):
                 "model must have been fitted here to be taken apart; got one read from a file. Fit it anew."
             )
         part = copy(self)
+        part.law_ = None  # what labels say of each other was learned on all members together
         part.members_ = [members[i] for i in kept]
         part.member_logits_ = [self.member_logits_[i] for i in kept]
         part.stack_ = fit_stack(part.member_logits_, self._learned_from)
