@@ -183,7 +183,7 @@ def _why(data: str, chosen: Sequence[Mapping[str, Any]], looked_at: Sequence[Map
             )
     if not rows:
         return ""
-    intro = "What another value of the grid would have given, honest, looked at after the choice; the search did not reach it:"
+    intro = "What another value of the grid gives, honest; looked at after the choice, it chose nothing:"
     table = markdown_table(["", *TABLE_METRICS.values(), "log loss"], list(dict.fromkeys(map(tuple, rows))))
     return f"\n{_wrapped(intro)}\n{table}"
 
