@@ -139,7 +139,7 @@ def _signed(gap: float) -> str:
 def _section(data: str, lines: Sequence[Mapping[str, Any]], choice: Mapping[str, Any] | None) -> str:
     told = {metric: printed(metric, data, "hotvae") for metric in TABLE_METRICS}
     head = ["", *TABLE_METRICS.values(), "log loss"]
-    rows = [["printed", *("–" if value is None else f"{value:.3f}" for value in told.values()), "–"]]
+    rows = [["printed", *("–" if value is None else f"{value:.4f}" for value in told.values()), "–"]]
     for protocol in ("honest", "oracle"):
         means = [metric_mean(lines, metric, protocol) for metric in TABLE_METRICS]
         loss = metric_mean(lines, "log_loss", protocol)
