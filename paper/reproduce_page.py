@@ -139,7 +139,7 @@ def _signed(gap: float) -> str:
 def _section(data: str, lines: Sequence[Mapping[str, Any]], choice: Mapping[str, Any] | None) -> str:
     told = {metric: printed(metric, data, "hotvae") for metric in TABLE_METRICS}
     head = ["", *TABLE_METRICS.values(), "log loss"]
-    rows = [["printed", *("–" if value is None else f"{value:.3f}" for value in told.values()), "–"]]
+    rows = [["printed", *("–" if value is None else f"{value:.4f}" for value in told.values()), "–"]]
     for protocol in ("honest", "oracle"):
         means = [metric_mean(lines, metric, protocol) for metric in TABLE_METRICS]
         loss = metric_mean(lines, "log_loss", protocol)
@@ -183,10 +183,7 @@ def _why(data: str, chosen: Sequence[Mapping[str, Any]], looked_at: Sequence[Map
             )
     if not rows:
         return ""
-    intro = (
-        "What another value of the grid would have given, honest, looked at after the choice; the search did not reach "
-        "it:"
-    )
+    intro = "What another value of the grid gives, honest; looked at after the choice, it chose nothing:"
     table = markdown_table(["", *TABLE_METRICS.values(), "log loss"], list(dict.fromkeys(map(tuple, rows))))
     return f"\n{_wrapped(intro)}\n{table}"
 

@@ -315,7 +315,7 @@ def test_page__stored_results__printed_ours_and_what_the_grid_chose(tmp_path):
     page = " ".join(page.split())
     assert "honest: miF1, maF1 and HA within; outside ebF1 by −0.097; means −0.100 to +0.000 from print" in page
     assert "| honest − printed | −0.100, out by −0.097 | +0.000, within |" in page
-    assert f"| printed | {printed('example_f1', 'scene', 'hotvae'):.3f} |" in page
+    assert f"| printed | {printed('example_f1', 'scene', 'hotvae'):.4f} |" in page
     assert "3 of 7,776 points, all with d 100, were trained (3 for 5 epochs; 6 s of a processor)" in page
     assert f"layers {line['chosen']['n_layers']}" in page
     assert "## yeast Not run: `python -m paper.reproduce yeast`. ##" in page
