@@ -12,7 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hotvae import HotVAENetwork, PlainNetClassifier
+from hotvae import HotVAEClassifier, HotVAENetwork, PlainNetClassifier
+from hotvae.estimators import hotvae
+from hotvae.estimators.recipe import Plan
 
 # float64: several checks compare predictions to 1e-7. Small sizes: the checks fit some hundred times.
 CHECKED = {
@@ -44,6 +46,16 @@ SMALL = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state
     ]
 )
 def test_estimator__every_common_check__passes(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::hotvae.errors.DataWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks([HotVAEClassifier(joint=False, random_state=0)])
+def test_default__every_common_check__passes(estimator, check, monkeypatch):
+    """With the smallest of plans: the checks fit some hundred times, and how well it learns is tested elsewhere."""
+    monkeypatch.setattr(hotvae, "plan_for", lambda *size: Plan(2, 20, 1, 1, 1, 0.1, 3, 32, 5e-3))
     check(estimator)
 
 

@@ -203,8 +203,8 @@ class HotVAEClassifier(LabelClassifier):
         require_choice("hold_out", self.hold_out, ("auto", "blocks", "groups", "rows"))
         plan_for(100, 1, 1, self.effort)
         self._training().checked()
-        is_text = isinstance(self.base, str)
-        if self.base is not None and (self.base != "auto" if is_text else not is_classifier(self.base)):
+        is_ours = self.base is None or (isinstance(self.base, str) and self.base == "auto")
+        if not (is_ours or (hasattr(self.base, "predict_proba") and is_classifier(self.base))):
             raise ConfigError(
                 f"base must be 'auto', None or a scikit-learn classifier; got {self.base!r}. Choose one of them."
             )

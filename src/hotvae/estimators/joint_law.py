@@ -441,8 +441,8 @@ class _Search:
         full = [self._score(candidate, used, 1.0) for candidate in candidates]
         best = int(np.argmin([nll.mean() for nll in full]))
         gain = np.concatenate([_independent_nll(self.rows[fold]) for fold in used]) - full[best]
-        # A gain that is smaller than its standard error may be luck, and messages must never do harm.
-        if gain.mean() <= gain.std() / math.sqrt(len(gain)):
+        # A gain of less than two standard errors may be luck, and messages must never do harm.
+        if gain.mean() <= 2 * gain.std() / math.sqrt(len(gain)):
             return None
         self.scores[best - len(full)]["chosen"] = True
         return candidates[best]
