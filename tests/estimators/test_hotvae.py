@@ -179,7 +179,8 @@ def test_fit__hold_out_rows__in_spite_of_coordinates():
 def test_fit__sparse_as_dense__same_columns_of_0_and_1():
     rng = np.random.default_rng(0)
     x = (rng.random((200, 40)) < 0.2).astype(float)
-    y = np.column_stack([x[:, :3].max(axis=1), x[:, 3:6].max(axis=1)])
+    odds = 4 * np.column_stack([x[:, :3].max(axis=1), x[:, 3:6].max(axis=1)]) - 2
+    y = (rng.random((200, 2)) < expit(odds)).astype(float)
     dense, bag = (HotVAEClassifier(joint=False, random_state=0).fit(t, y) for t in (x, sparse.csr_array(x)))
     assert {candidate.form for candidate, _ in [*dense.members_, *bag.members_]} == {"values"}
     assert log_loss(y, bag.predict_proba(sparse.csr_array(x))) < 0.45

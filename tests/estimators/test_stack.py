@@ -46,6 +46,11 @@ def test_fit_stack__overconfident_and_biased_label__corrected_and_the_other_left
     assert stack.bias == pytest.approx([-0.5, 0.0], abs=0.06)
 
 
+def test_fit_stack__no_mistake_on_held_out_rows__weights_end_at_two():
+    true = np.random.default_rng(7).normal(size=(200, 2))
+    assert fit_stack([true], (true > 0).astype(float)).weights == pytest.approx([2.0])
+
+
 def test_fit_stack__label_seen_in_three_rows__stays_near_the_others():
     true = np.random.default_rng(3).normal(size=(3000, 2)) * 2
     labels = drawn(true)

@@ -15,6 +15,9 @@ from hotvae.errors import ModelError
 
 # How firmly temperatures stay at 1 and biases at 0, in rows' worth of evidence: a label that is rarely seen keeps both.
 _FIRM_TEMPERATURE, _FIRM_BIAS = 20.0, 2.0
+# Where held-out rows are told apart without a mistake, weights would grow without end, and the first mistake on other
+# rows would cost as much.
+_MOST_WEIGHT = 2.0
 # Cells (member × row × label) that are enough to find a handful of numbers a label by.
 _MOST_CELLS = 40_000_000
 
@@ -28,7 +31,7 @@ class Stack:
     Attributes
     ----------
     weights : ndarray of shape (n_members,)
-        At least 0.
+        From 0 to 2.
     temperature, bias : ndarray of shape (n_labels,)
         1 and 0 where a label needs no correction.
     """
@@ -125,7 +128,7 @@ def fit_stack(members: Sequence[NDArray[Any]], labels: NDArray[Any], *, by_label
 
     start = np.concatenate([np.full(n_members, 1 / n_members), np.zeros(2 * n_labels)])
     free: tuple[float | None, float | None] = (None, None) if by_label else (0.0, 0.0)
-    bounds: Any = [(0.0, None)] * n_members + [free] * (2 * n_labels)
+    bounds: Any = [(0.0, _MOST_WEIGHT)] * n_members + [free] * (2 * n_labels)
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
     weights, log_temperature, bias = np.split(found.x, [n_members, n_members + n_labels])
     return Stack(weights, np.exp(log_temperature), bias)
