@@ -58,7 +58,8 @@ def test_train__no_settings__says_a_line_for_each_decision_and_all_in_json(folde
     ]
     assert [line.removeprefix("hotvae: ") for line in lines[:4]] == summary["recipe"][:4]
     assert lines[-1] == f"hotvae: {summary['recipe'][-1]}"
-    assert summary["recipe"][-1].startswith("stack: ")
+    assert summary["recipe"][-2].startswith("stack: ")
+    assert summary["recipe"][-1].startswith("labels together: ")
     assert summary["recipe"] == load_model(tmp_path / "m").recipe_.lines()
     expected = {"kind": "HotVAEClassifier", "n_train": 120, "n_validation": 0, "resumed": False, "best_epoch": None}
     assert {name: summary[name] for name in expected} == expected
@@ -115,7 +116,7 @@ def test_train__nothing_to_learn__is_how_common_labels_are(tmp_path, run):
     options = ["--labels", "sp_*", "--effort", "quick", "--quiet", "--json", "--out", tmp_path / "m"]
     code, out, err = run("train", tmp_path / "t.csv", *options)
     assert code == 0, err
-    assert json.loads(out)["recipe"][-1].startswith("stack: nothing but how common each label is; log loss 0.69")
+    assert json.loads(out)["recipe"][-2].startswith("stack: nothing but how common each label is; log loss 0.69")
     np.testing.assert_allclose(load_model(tmp_path / "m").predict_proba(table[["depth"]]), 0.5, atol=0.05)
 
 
@@ -123,12 +124,12 @@ def test_train__nothing_to_learn__is_how_common_labels_are(tmp_path, run):
 
 
 def test_train__effort_in_seconds__is_a_plan_that_fits_in(folder, chosen, tmp_path, run):
-    """Seconds are counted as work, so that a plan does not hang on the machine: five are a quick one here."""
-    arguments = ["train", folder / "region.csv", *TRAIN[:4], "--effort", "5", "--quiet", "--out", tmp_path / "m"]
+    """Seconds are counted as work, so that a plan does not hang on the machine: half of one is a quick one here."""
+    arguments = ["train", folder / "region.csv", *TRAIN[:4], "--effort", "0.5", "--quiet", "--out", tmp_path / "m"]
     assert run(*arguments)[0] == 0
     model = load_model(tmp_path / "m")
-    assert model.effort == 5
-    assert model.recipe_.plan == recipe.plan_for(120, 9, 6, 5)
+    assert model.effort == 0.5
+    assert model.recipe_.plan == recipe.plan_for(120, 9, 6, 0.5)
     assert model.recipe_.plan == load_model(chosen).recipe_.plan
 
 

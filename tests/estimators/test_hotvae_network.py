@@ -466,7 +466,7 @@ def test_from_recipe__paper__every_setting_is_one_and_own_ones_win():
     assert model.current_settings() == by_hand.current_settings()
     assert model.current_settings().items() >= {"weight_decay": 0.3, "dim": 32, "optimizer": "adam"}.items()
     assert HotVAENetwork.from_recipe("network").current_settings() == HotVAENetwork().current_settings()
-    with pytest.raises(ConfigError, match="recipe must be one of 'best', 'paper'; got 'own'"):
+    with pytest.raises(ConfigError, match="recipe must be one of 'auto', 'network', 'paper'; got 'own'"):
         HotVAENetwork.from_recipe("own")
 
 

@@ -254,7 +254,7 @@ def test_write_chosen__every_set__the_cell_is_the_recipe_at_that_point(tmp_path,
 
 def test_paper_model__a_set_that_was_not_searched__has_the_recipe_and_no_preset():
     recipe = recipe_of(Cell("tables", PAPER_MODEL, PAPER_MODEL, "reuters"))
-    assert recipe.parameters.keys() <= {"encoder"}
+    assert recipe.parameters.keys() <= {"encoder", "max_words"}  # what a row is
     model = recipe.cls.from_settings(**recipe.parameters)
     assert model.training.max_epochs == 200
     assert not model.direct_path

@@ -16,7 +16,7 @@ from hotvae.features import FeatureScaler, TextTokens
 from hotvae.metrics import METRICS
 from hotvae.training.settings import WHERE
 
-NETWORKS = ["hotvae", "plain", "mpvae", "lamp", "seq2seq", "c2ae", "probit"]
+NETWORKS = ["hotvae_network", "plain", "mpvae", "lamp", "seq2seq", "c2ae", "probit"]
 RNG = np.random.default_rng(0)
 TABLE = RNG.normal(size=(60, 3))
 LABELS = (TABLE[:, :2] + 0.1 * RNG.normal(size=(60, 2)) > 0).astype(int)

@@ -264,6 +264,8 @@ class HotVAEClassifier(LabelClassifier):
         self.members_, self.stack_ = found.members, found.stack
         self.member_logits_: list[NDArray[np.float32]] | None = [t.astype(np.float32) for t in found.member_logits]
         self._learned_from = labels
+        self.recipe_ = Recipe(columns, folds.how, work, found.entries, logit_loss(labels, found.left_out))
+        say(self.recipe_.stack_line())
         self.law_ = None
         kept = [candidate.form for candidate, _ in self.members_]
         if self.joint and facts.n_labels > 1 and self.target_ == "labels":
@@ -280,19 +282,11 @@ class HotVAEClassifier(LabelClassifier):
                 seed=seed,
                 effort=work.law_effort,
             )
-            say(_law_line(self.law_))
+            self.recipe_.together = _law_line(self.law_)
+            say(self.recipe_.together)
             kept += [] if self.gate_ is None else [self.gate_]
         self.forms_.forget_tables(kept)
         self.left_out_: NDArray[np.float64] | None = expit(found.left_out)
-        self.recipe_ = Recipe(
-            columns,
-            folds.how,
-            work,
-            found.entries,
-            logit_loss(labels, found.left_out),
-            "" if self.law_ is None else _law_line(self.law_),
-        )
-        say(self.recipe_.stack_line())
 
     def _tune_thresholds(self, train: Rows, held: Rows | None) -> dict[str, float]:
         if held is not None:

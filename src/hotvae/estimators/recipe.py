@@ -134,10 +134,13 @@ def plan_for(n_rows: int, n_features: int, n_labels: int, effort: Effort | float
 
 
 def expected_seconds(plan: Plan, n_rows: int, n_features: int, n_labels: int) -> float:
-    """Estimate the seconds of an ordinary core that a plan takes, from the multiply-adds of its networks."""
+    """Estimate the seconds of an ordinary core that a plan takes: multiply-adds of networks, steps, and trees."""
     weights = (n_features + 100) * 512 + 512 * 512 + 512 * n_labels
-    fits = plan.n_candidates / 3 + plan.n_networks * (plan.n_folds + plan.n_seeds)
-    return 1.3 * 3 * weights * n_rows * plan.max_epochs * fits / _SPEED
+    fits = plan.n_candidates / 3 + plan.n_networks * (plan.n_folds + 1 + plan.n_seeds)
+    n_steps = plan.max_epochs * fits * n_rows / plan.batch_size
+    n_law_steps = 200 * plan.law_effort * n_rows / 64
+    trees = 2 * plan.n_trees * (2e-3 + 2e-6 * n_rows)
+    return 3 * weights * n_steps * plan.batch_size / _SPEED + 2e-3 * n_steps + 4e-3 * n_law_steps + trees
 
 
 # Forms of the features -------------------------------------------------------------------------------------
