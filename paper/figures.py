@@ -203,12 +203,10 @@ def recipe_figure() -> Figure:
                 facecolor="#f6f8fa",
                 edgecolor=COLOURS[0],
                 linewidth=1.3,
-                linestyle="--" if last else "-",
             )
         )
         middle = left + width / 2
-        name = f"({title})" if last else f"{place + 1}  {title}"
-        axes.text(middle, height - 0.13, name, ha="center", va="top", fontsize=12, fontweight="bold")
+        axes.text(middle, height - 0.13, f"{place + 1}  {title}", ha="center", va="top", fontsize=12, fontweight="bold")
         axes.text(middle, height - 0.48, question, ha="center", va="top", fontsize=7.5, style="italic", color="#444444")
         axes.text(middle, height - 1.0, "\n".join(items), ha="center", va="top", fontsize=9, linespacing=1.45)
         if not last:
