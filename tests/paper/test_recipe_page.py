@@ -180,6 +180,6 @@ def test_page__tables__are_those_of_the_results():
 def test_picture__steps__stand_in_their_order():
     words = [text.get_text() for text in recipe_figure().axes[0].texts]
     places = [
-        words.index(name) for name in ("1  columns", "2  forms", "3  folds", "4  race", "5  stack", "(joint law)")
+        words.index(name) for name in ("1  columns", "2  forms", "3  folds", "4  race", "5  stack", "6  joint law")
     ]
     assert places == sorted(places)
