@@ -58,7 +58,10 @@ def test_deal_folds__all_at_one_place__single_rows_are_left():
     assert deal_folds(LABELS, 5, 0, places=np.zeros((300, 2))).how == "2 folds of single rows"
 
 
-@pytest.mark.parametrize(("held", "said"), [("blocks", "without coordinates"), ("groups", "without groups")])
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [("blocks", "must have coordinates to be held out by blocks"), ("groups", "must have groups to be held out by")],
+)
 def test_deal_folds__nothing_to_hold_together__refused(held, said):
     with pytest.raises(ConfigError, match=said):
         deal_folds(LABELS, 5, 0, held=held)

@@ -265,13 +265,11 @@ def test_recipe__network__is_the_network_itself(tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "m").predict_proba(x), same.predict_proba(x))
 
 
-def test_recipe__paper__has_every_setting_of_it():
-    x, y = pairs(60)
-    model = HotVAEClassifier(recipe="paper", random_state=0)
-    model._fit_single = lambda *tables: tables  # which network it would be is all that is asked
-    network = HotVAENetwork.from_recipe("paper")
-    assert model.fit(x, y)[0] is not None
-    assert network.training.optimizer == "adam"
+def test_recipe__paper__fits_the_network_with_every_setting_of_it(monkeypatch):
+    seen = []
+    monkeypatch.setattr(HotVAENetwork, "fit", lambda network, *tables: seen.append(network.current_settings()))
+    HotVAEClassifier(recipe="paper", random_state=3).fit(*pairs(60))
+    assert seen == [HotVAENetwork.from_recipe("paper", random_state=3).current_settings()]
 
 
 @pytest.mark.parametrize(

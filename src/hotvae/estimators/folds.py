@@ -89,16 +89,18 @@ def deal_folds(
     >>> folds.how, sorted(np.bincount(folds.of_row).tolist())
     ('2 folds of whole groups', [4, 6])
     """
-    require_choice("validation", held, get_args(Held))
+    require_choice("hold_out", held, get_args(Held))
     if held == "auto":
         held = "groups" if groups is not None else "blocks" if places is not None else "rows"
     if held == "groups":
         if groups is None:
-            raise ConfigError("validation must not be 'groups' without groups of rows; got none. Declare their column.")
+            raise ConfigError(
+                "rows must have groups to be held out by them; got none. Declare the column of the groups."
+            )
         n_folds = min(n_folds, len(np.unique(groups)))
     if held == "blocks":
         if places is None:
-            raise ConfigError("validation must not be 'blocks' without coordinates; got none. Declare two columns.")
+            raise ConfigError("rows must have coordinates to be held out by blocks; got none. Declare the two columns.")
         n_blocks = max(25, _BLOCKS_PER_FOLD * n_folds)
         n_folds = min(n_folds, len(np.unique(spatial_blocks(places, n_blocks=n_blocks, degrees=degrees))))
     if n_folds < 2:

@@ -40,11 +40,6 @@ class Stack:
     temperature: NDArray[np.float64]
     bias: NDArray[np.float64]
 
-    @classmethod
-    def equal(cls, n_members: int, n_labels: int) -> Stack:
-        """Return the mean of the models, with nothing corrected: what can be said without rows to learn from."""
-        return cls(np.full(n_members, 1 / max(1, n_members)), np.ones(n_labels), np.zeros(n_labels))
-
     def logits(self, members: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
         """Stack logits of shape (n_rows, n_labels), one table for each member."""
         total = np.zeros(members[0].shape)
