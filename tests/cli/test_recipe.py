@@ -143,7 +143,7 @@ def test_train__effort_in_seconds__is_a_plan_that_fits_in(folder, chosen, tmp_pa
         (["--set", "encoder=text"], "Set recipe to network, or leave it out."),
         (["--validation-fraction", "0.1"], "validation_fraction must go with a network of your own"),
         (["--set", "efort=quick"], "got 'efort' (command line). Did you mean 'effort'"),
-        (["--split", "group"], "without groups"),
+        (["--split", "group"], "rows must have groups to be held out by them"),
         (["--recipe", "network"], "setting must be an option or a parameter; got 'effort'"),
     ],
 )
