@@ -55,7 +55,7 @@ def test_estimator__every_common_check__passes(estimator, check):
 @parametrize_with_checks([HotVAEClassifier(joint=False, random_state=0)])
 def test_default__every_common_check__passes(estimator, check, monkeypatch):
     """With the smallest of plans: the checks fit some hundred times, and how well it learns is tested elsewhere."""
-    monkeypatch.setattr(hotvae, "plan_for", lambda *size: Plan(2, 20, 1, 1, 1, 0.1, 3, 32, 5e-3))
+    monkeypatch.setattr(hotvae, "plan_for", lambda *size: Plan(2, 20, 1, 1, 1, 1, 0.1, 3, 32, 5e-3))
     check(estimator)
 
 

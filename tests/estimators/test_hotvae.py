@@ -14,7 +14,7 @@ from hotvae.estimators import hotvae as hotvae_module
 from hotvae.estimators.recipe import Plan
 from hotvae.metrics import log_loss
 
-TINY = Plan(2, 20, 1, 1, 1, 0.3, 6, 32, 5e-3)
+TINY = Plan(2, 20, 1, 1, 1, 1, 0.3, 6, 32, 5e-3)
 
 
 @pytest.fixture(autouse=True)

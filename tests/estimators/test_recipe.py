@@ -1,5 +1,7 @@
 """The race and what follows: who stays helps, rows are held out honestly, a run that was killed goes on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -7,7 +9,7 @@ from scipy.special import expit
 from hotvae.errors import ConfigError, TrainingError
 from hotvae.estimators import recipe as recipe_module
 from hotvae.estimators.folds import deal_folds
-from hotvae.estimators.members import Candidate, fit_member, restore_member
+from hotvae.estimators.members import Candidate, NetworkMember, fit_member, restore_member
 from hotvae.estimators.recipe import (
     Facts,
     Forms,
@@ -24,7 +26,7 @@ from hotvae.estimators.recipe import (
 from hotvae.features import FeatureScaler, Rows
 from hotvae.training.settings import Training
 
-PLAN = Plan(2, 30, 1, 1, 1, 0.25, 8, 32, 5e-3)
+PLAN = Plan(2, 30, 1, 1, 1, 1, 0.25, 8, 32, 5e-3)
 RIDGE = Candidate("ridge", "ridge", "values")
 TREES = Candidate("trees", "trees", "values", {"n_trees": 30, "min_leaf": 3})
 NETWORK = Candidate("network", "network", "values", {"widths": (16,), "dropout": 0.0})
@@ -115,11 +117,69 @@ class _Noise(FeatureScaler):
 def test_race__three_networks__two_are_left_out_after_a_third_of_the_epochs():
     x, y = table()
     narrow, wide = (Candidate(f"n{w}", "network", "values", {"widths": (w,), "dropout": 0.0}) for w in (1, 32))
-    work = Plan(2, 30, 3, 1, 1, 0.25, 15, 32, 5e-3)
+    work = Plan(2, 30, 3, 1, 1, 1, 0.25, 15, 32, 5e-3)
     _, entries = race(workshop(x, y, work), [narrow, wide, NETWORK])
     outcomes = [entry.outcome for entry in entries]
     assert outcomes.count("left out after a third of the epochs") == 2
     assert outcomes.count("stays") == 1
+
+
+def test_race__on_all_folds__chooses_what_the_first_fold_alone_would_not():
+    """The first fold is told apart by one column, the others by another: the whole table decides."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    y = (x[:, 1:] > 0).astype(np.float32)
+    folds = deal_folds(y, 3, 0)
+    first = folds.of_row == 0
+    y[first] = x[first, :1] > 0
+    odds = {"of the first fold": 0, "of the others": 1}
+    shops = [workshop(x, y, replace(PLAN, n_folds=3, n_race_folds=n)) for n in (1, 3)]
+    candidates = [Candidate(name, "ridge", "values") for name in odds]
+    winners = []
+    for shop in shops:
+
+        def on_fold(candidate, fold, epochs=None):
+            return None, 4 * x[folds.parts(fold)[1]][:, [odds[candidate.name]]]
+
+        shop.on_fold = on_fold
+        winners.append(race(shop, candidates)[0][0].name)
+    assert winners == ["of the first fold", "of the others"]
+
+
+def test_race__two_networks_may_stay__the_second_is_the_one_that_adds_most():
+    """Two are twins and best alone; the third is worse alone, and knows the label that they do not."""
+    rng = np.random.default_rng(1)
+    y = (rng.random((400, 2)) < 0.5).astype(np.float32)
+    sure, none = 3 * (2 * y - 1), np.zeros_like(y)
+    tables = {"a": np.stack([sure[:, 0], none[:, 1]], 1), "twin": np.stack([sure[:, 0], none[:, 1]], 1)}
+    tables["other"] = np.stack([none[:, 0], 0.5 * sure[:, 1]], 1)
+    work = replace(PLAN, n_candidates=3, n_networks=2)
+    shop = workshop(np.zeros((400, 1)), y, work)
+    member = NetworkMember(None, 5)
+    shop.on_fold = lambda candidate, fold, epochs=None: (member, tables[candidate.name][shop.folds.parts(fold)[1]])
+    chosen, entries = race(shop, [replace(NETWORK, name=name) for name in tables])
+    assert {candidate.name for candidate in chosen} == {"a", "other"}
+    assert entries[1].outcome == "left out after a third of the epochs"
+
+
+def test_follow_recipe__no_candidate__is_fitted_twice_on_the_same_fold(monkeypatch):
+    x, y = table()
+    fits = []
+
+    def counted(candidate, train, held, training, seed, **others):
+        fits.append((candidate.name, training.max_epochs, seed, candidate.epochs))
+        return fit_member(candidate, train, held, training, seed, **others)
+
+    monkeypatch.setattr(recipe_module, "fit_member", counted)
+    follow_recipe(workshop(x, y), [TREES, RIDGE, NETWORK])
+    assert len(set(fits)) == len(fits)
+
+
+def test_make_forms__beyond_the_training_rows__a_scaled_column_stays_at_its_outermost_value():
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    scaled = make_forms(Facts(200, 2, 3, is_bag=False))["scaled"].fit(x)
+    far, edge = (scaled.transform(np.array([[value, 0.0]])) for value in (50.0, x[:, 0].max()))
+    assert (far == edge).all()
 
 
 # Folds and all rows ---------------------------------------------------------------------------------------

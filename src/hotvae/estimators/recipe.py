@@ -3,8 +3,8 @@
 1. Columns: :class:`~hotvae.features.columns.ColumnPlan` says what each is; *forms* of them are made ready
    (:class:`Forms`), such as numbers by ranks, or with places of the map.
 2. Folds: rows are held out as the model will be used (:mod:`hotvae.estimators.folds`).
-3. Race: every candidate is fitted on one fold, networks for a third of their epochs first; those stay that make the
-   stack better (:func:`race`).
+3. Race: every candidate is fitted on one fold, with few rows on all of them, networks for a third of their epochs
+   first; those stay that make the stack better (:func:`race`).
 4. All folds: who stays is fitted on every fold, so that each row has logits of models that were not shown it, and the
    stack is learned from these (:func:`follow_recipe`).
 5. All rows: then each is fitted once more, on all rows.
@@ -40,12 +40,15 @@ from hotvae.training.settings import Training
 
 Effort = Literal["quick", "normal", "thorough"]
 
-# A member that makes the stack better by less than this share of its log loss is not worth its time.
-_WORTH = 0.003
+# A member that makes the stack better by less than this share of its log loss is not worth its time: on one fold, where
+# less may be chance, and on all folds of a small table, where another member costs seconds.
+_WORTH, _WORTH_ON_ALL = 0.003, 0.001
 # How much longer a training is whose step size falls to 0 at its end than one that is stopped at its best epoch.
 _TO_THE_END = 1.7
 # A member with less than this share of all weights is left out of the model.
 _LEAST_SHARE = 0.03
+# Rows up to which a table is small: everything is compared on all folds.
+_FEW_ROWS = 4_000
 # Multiply-adds a second of one ordinary core in a perceptron; turns seconds into work that can be counted.
 _SPEED = 8e9
 
@@ -64,6 +67,8 @@ class Plan:
         Networks that take part in the race.
     n_networks : int
         Networks that may stay.
+    n_race_folds : int
+        Folds that candidates are compared on: few rows need them all, of many rows one fold tells enough.
     n_seeds : int
         Times that a network which stays is trained on all rows, each from another start; their logits are averaged.
     law_effort : float
@@ -76,6 +81,7 @@ class Plan:
     n_trees: int
     n_candidates: int
     n_networks: int
+    n_race_folds: int
     n_seeds: int
     law_effort: float
     max_epochs: int
@@ -121,16 +127,18 @@ def plan_for(n_rows: int, n_features: int, n_labels: int, effort: Effort | float
         plans = [plan_for(n_rows, n_features, n_labels, name) for name in ("thorough", "normal")]
         fitting = [plan for plan in plans if expected_seconds(plan, n_rows, n_features, n_labels) <= effort]
         return fitting[0] if fitting else plan_for(n_rows, n_features, n_labels, "quick")
-    size = int(np.searchsorted((4_000, 10_000, 40_000), n_rows))
+    size = int(np.searchsorted((_FEW_ROWS, 10_000, 40_000), n_rows))
     batch_size, learning_rate = ((64, 1e-3), (128, 2e-3), (128, 2e-3), (256, 2e-3))[size]
     n_folds, n_seeds = ((5, 2), (4, 1), (3, 1), (2, 1))[size]
-    if 1_500 < n_rows <= 4_000:  # as many rows as make up for a fold and a seed less
+    if 1_500 < n_rows <= _FEW_ROWS:  # as many rows as make up for a fold and a seed less
         batch_size, learning_rate, n_folds, n_seeds = 128, 2e-3, 4, 1
     if effort == "quick":
-        return Plan(2 if size else 3, 100, 1, 1, 1, 0.25, 20, batch_size, learning_rate)
+        return Plan(2 if size else 3, 100, 1, 1, 1, 1, 0.25, 20, batch_size, learning_rate)
+    n_networks, n_race_folds = (1, 1) if size else (2, n_folds)
     if effort == "normal":
-        return Plan(n_folds, 200, 4, 1, n_seeds, 0.5, 30, batch_size, learning_rate)
-    return Plan(n_folds + 1, 400, 8, 3, n_seeds + 2, 1.0, 60, batch_size, learning_rate)
+        return Plan(n_folds, 200, 4, n_networks, n_race_folds, n_seeds, 0.5, 30, batch_size, learning_rate)
+    n_race_folds = 1 if size else n_folds + 1
+    return Plan(n_folds + 1, 400, 8, 3, n_race_folds, n_seeds + 2, 1.0, 60, batch_size, learning_rate)
 
 
 def expected_seconds(plan: Plan, n_rows: int, n_features: int, n_labels: int) -> float:
@@ -202,7 +210,8 @@ def make_forms(plan: Facts) -> dict[str, FeatureScaler]:
     n_rows = plan.n_rows
     if plan.is_bag:
         return {"values": FeatureScaler(scaling="none")}
-    forms = {"values": FeatureScaler(scaling="none"), "scaled": FeatureScaler(scaling="auto")}
+    # Beyond the training rows a column says what its outermost value said: a straight line would go on without end.
+    forms = {"values": FeatureScaler(scaling="none"), "scaled": FeatureScaler(scaling="auto", clamp=True)}
     if plan.places is not None:
         n_places = int(np.clip(n_rows // 15, 20, 100))
         forms["places"] = FeatureScaler(
@@ -231,9 +240,11 @@ def candidates_for(plan: Facts, work: Plan) -> list[Candidate]:
         if n_rows * n_columns <= 2_000_000:
             grown = grown | {"kind": "extra", "max_features": 0.3}
             listed.append(Candidate("extremely randomised trees", "trees", "values", grown))
+            listed.append(Candidate(f"{listed[1].name}, leaves of 3", "trees", "values", grown | {"min_leaf": 3}))
     else:
         grown = {"n_trees": work.n_trees, "kind": "extra", "min_leaf": 3, "max_features": 0.3 if wide else 1.0}
         listed.append(Candidate("extremely randomised trees", "trees", "values", grown))
+        listed.append(Candidate(f"{listed[0].name}, leaves of 10", "trees", "values", grown | {"min_leaf": 10}))
     if min(n_rows, n_columns) <= MAX_UNKNOWNS // 2:
         listed.append(Candidate("ridge", "ridge", "values" if plan.is_bag else "scaled"))
 
@@ -395,6 +406,7 @@ class Workshop:
         self.scratch = scratch
         self.seconds: dict[str, float] = {}
         self._ridge: Member | None = None
+        self._found: dict[tuple[str, int | None, int], NDArray[Any]] = {}
         if scratch is not None:
             self._open_scratch(scratch)
 
@@ -402,6 +414,18 @@ class Workshop:
         """Return rows in the form a candidate takes."""
         rows = Rows(self.forms.learn(candidate.form, self.table), self.labels)
         return rows if index is None else rows[index]
+
+    def held_out(self, candidate: Candidate, n_folds: int) -> NDArray[Any]:
+        """Return logits of the rows of the first so many folds, fold after fold, by models that were not shown them."""
+        for fold in range(n_folds):
+            key = (candidate.name, candidate.epochs, fold)
+            if key not in self._found:
+                self._found[key] = self.on_fold(candidate, fold)[1]
+        return np.concatenate([self._found[candidate.name, candidate.epochs, fold] for fold in range(n_folds)])
+
+    def rows_of(self, n_folds: int) -> NDArray[np.intp]:
+        """Return the rows of the first so many folds, fold after fold."""
+        return np.concatenate([self.folds.parts(fold)[1] for fold in range(n_folds)])
 
     def on_fold(self, candidate: Candidate, fold: int, epochs: int | None = None) -> tuple[Member, NDArray[Any]]:
         """Fit a candidate on all folds but one; return it and its logits of that fold's rows."""
@@ -414,7 +438,10 @@ class Workshop:
             return whole, cast(NDArray[Any], whole.left_out)[outer]
 
         def fit() -> Member:
-            trees = {"n_trees": max(20, self.work.n_trees // self.folds.n_folds)} if candidate.kind == "trees" else {}
+            # Small forests are seconds; of large ones all folds together cost as much as the forest on all rows.
+            fewest = 100 if len(self.labels) <= _FEW_ROWS else 20
+            n_trees = max(min(fewest, self.work.n_trees), self.work.n_trees // self.folds.n_folds)
+            trees = {"n_trees": n_trees} if candidate.kind == "trees" else {}
             fewer = replace(candidate, settings={**candidate.settings, **trees})
             seed = self._seed(candidate, fold)
             return fit_member(fewer, self.rows(candidate, inner), held, training, seed, own=self.own)
@@ -477,13 +504,13 @@ class Workshop:
 
 
 def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidate], list[Entry]]:
-    """Choose candidates on the first fold.
+    """Choose candidates on the first fold, on a small table on all of them.
 
-    What is quick is fitted as it is. Networks are trained for a third of their epochs; the best of these, by what
-    each adds to the quick ones, are trained until the held-out rows have been content for a while; and then again,
+    What is quick is fitted as it is. Networks are trained on one fold for a third of their epochs; the best of these,
+    by what each adds to the others, are trained until the held-out rows have been content for a while; and then again,
     in a training 1.7 times as long as its best epoch says, the step size falling to 0 at its end, which is better
     than stopping midway. Then candidates are chosen one by one: each time the one that makes the stack best, until
-    nothing makes it better by three thousandths.
+    nothing makes it better by three thousandths, or by one where all folds were looked at.
 
     Parameters
     ----------
@@ -499,60 +526,57 @@ def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidat
     entries : list of Entry
         What became of each.
     """
-    labels = shop.labels[shop.folds.parts(0)[1]]
+    n_folds, first = shop.work.n_race_folds, shop.folds.parts(0)[1]
+    labels = shop.labels[shop.rows_of(n_folds)]
     logits: dict[str, NDArray[Any]] = {}
     entries = {candidate.name: Entry(candidate.name, candidate.kind, candidate.form) for candidate in candidates}
 
-    def fit(candidate: Candidate, epochs: int | None = None) -> None:
-        member, found = shop.on_fold(candidate, 0, epochs)
+    def note(candidate: Candidate, found: NDArray[Any], n_epochs: int = 0) -> None:
         entry, logits[candidate.name] = entries[candidate.name], found
-        entry.epochs, entry.log_loss = member.n_epochs, logit_loss(labels, found)
-        length = f" ({entry.epochs} epochs)" if entry.epochs else ""
+        entry.epochs, entry.log_loss = n_epochs, logit_loss(labels[: len(found)], found)
+        length = f" ({n_epochs} epochs)" if n_epochs else ""
         shop.say(f"{candidate.name}: log loss {entry.log_loss:.4f}{length}")
 
-    def stacked(names: Sequence[str]) -> float:
-        tables = [logits[name] for name in names]
-        return logit_loss(labels, fit_stack(tables, labels, by_label=False).logits(tables))
+    def stacked(names: Sequence[str], n_rows: int) -> float:
+        tables, target = [logits[name][:n_rows] for name in names], labels[:n_rows]
+        return logit_loss(target, fit_stack(tables, target, by_label=False).logits(tables))
 
     quick = [candidate for candidate in candidates if candidate.kind != "network"]
     networks = [candidate for candidate in candidates if candidate.kind == "network"]
     for candidate in quick:
-        fit(candidate)
-    if len(networks) > 1:
+        note(candidate, shop.held_out(candidate, n_folds))
+    if len(networks) > shop.work.n_networks:
         for candidate in networks:
-            fit(candidate, max(5, shop.work.max_epochs // 3))
-        beside = [candidate.name for candidate in quick]
-        order = sorted(networks, key=lambda candidate: stacked([*beside, candidate.name]))
-        n_kept = shop.work.n_networks
-        for candidate in order[n_kept:]:
+            member, found = shop.on_fold(candidate, 0, max(5, shop.work.max_epochs // 3))
+            note(candidate, found, member.n_epochs)
+        beside, rest, networks = [candidate.name for candidate in quick], networks, []
+        while len(networks) < shop.work.n_networks:
+            losses = [stacked([*beside, candidate.name], len(first)) for candidate in rest]
+            networks.append(rest.pop(int(np.argmin(losses))))
+            beside.append(networks[-1].name)
+        for candidate in rest:
             entries[candidate.name].outcome = "left out after a third of the epochs"
-            del logits[candidate.name]
-        networks = order[:n_kept]
     for place, candidate in enumerate(networks):
-        fit(candidate)
-        n_epochs = entries[candidate.name].epochs
-        networks[place] = replace(candidate, epochs=max(2, round(_TO_THE_END * n_epochs)))
-        fit(networks[place])
+        member, found = shop.on_fold(candidate, 0)
+        note(candidate, found, member.n_epochs)
+        networks[place] = replace(candidate, epochs=max(2, round(_TO_THE_END * member.n_epochs)))
+        note(networks[place], shop.held_out(networks[place], n_folds), cast(int, networks[place].epochs))
 
     chosen: list[Candidate] = []
     least, remaining = float("inf"), [*quick, *networks]
+    worth = _WORTH if n_folds < shop.folds.n_folds else _WORTH_ON_ALL
     while remaining:
-        n_networks = sum(candidate.kind == "network" for candidate in chosen)
-        allowed = [c for c in remaining if c.kind != "network" or n_networks < shop.work.n_networks]
-        if not allowed:
-            break
         names = [candidate.name for candidate in chosen]
-        losses = [stacked([*names, candidate.name]) for candidate in allowed]
+        losses = [stacked([*names, candidate.name], len(labels)) for candidate in remaining]
         best = int(np.argmin(losses))
-        if losses[best] > (1 - _WORTH) * least:
+        if losses[best] > (1 - worth) * least:
             break
         least = losses[best]
-        entries[allowed[best].name].stacked = least if chosen else None
-        entries[allowed[best].name].outcome = "stays"
-        chosen.append(allowed[best])
-        remaining.remove(allowed[best])
+        entries[remaining[best].name].stacked = least if chosen else None
+        entries[remaining[best].name].outcome = "stays"
+        chosen.append(remaining.pop(best))
     for candidate in remaining:
-        entries[candidate.name].outcome = entries[candidate.name].outcome or "adds nothing"
+        entries[candidate.name].outcome = "adds nothing"
     return chosen, list(entries.values())
 
 
@@ -599,11 +623,11 @@ def follow_recipe(shop: Workshop, candidates: Sequence[Candidate]) -> Outcome:
     found: dict[str, NDArray[np.float64]] = {}
     whole: dict[str, list[Member]] = {}
     n_rows, n_labels = shop.labels.shape
+    every = shop.rows_of(shop.folds.n_folds)
     for candidate in chosen:
         shop.say(f"{candidate.name}: on all folds")
         table = np.empty((n_rows, n_labels))
-        for fold in range(shop.folds.n_folds):
-            table[shop.folds.parts(fold)[1]] = shop.on_fold(candidate, fold)[1]
+        table[every] = shop.held_out(candidate, shop.folds.n_folds)
         found[candidate.name] = table
     kept = list(chosen)
     stack = fit_stack([found[candidate.name] for candidate in kept], shop.labels)
