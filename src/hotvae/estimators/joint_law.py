@@ -47,6 +47,8 @@ _BLOCK_LOSS = 0.02
 _N_BLOCK_ROWS = 256
 # Rows that bear more weights and need fewer passes.
 _MANY_ROWS = 4000
+# Cells (rows × labels) of a table that all ways to speak are tried on from beginning to end.
+_SMALL_TABLE = 500_000
 # Labels up to which every pair may have an edge of its own.
 _MOST_PAIRS = 2000
 
@@ -65,7 +67,7 @@ class Candidate:
 
     config: MessagesConfig
     learning_rate: float = 1e-2
-    weight_decay: float = 1.0
+    weight_decay: float = 0.3
 
     def described(self) -> dict[str, Any]:
         """Return all settings by name."""
@@ -381,19 +383,21 @@ def default_candidates(n_rows: int, n_labels: int, graph: NDArray[np.bool_] | No
         along = MessagesConfig(edges="shared", n_causes=0)
         both = [replace(along, edges=kind, n_rounds=n) for n in (2, 1, 3) for kind in ("shared", "signed")]
         return tuple(Candidate(config, weight_decay=0.1) for config in both)
-    causes = MessagesConfig(edges="none")
-    pairs = replace(causes, edges="shared")
-    tried = [Candidate(pairs), Candidate(causes), Candidate(pairs, weight_decay=0.1)]
+    pairs = MessagesConfig(edges="shared")
+    causes = replace(pairs, edges="none")
+    tried = [Candidate(pairs), Candidate(replace(pairs, n_rounds=1)), Candidate(causes)]
     if n_rows < _MANY_ROWS:
+        few = replace(causes, n_causes=16, gated=False)
         tried += [
-            Candidate(replace(causes, n_rounds=1)),
-            Candidate(replace(causes, n_causes=16, gated=False), weight_decay=3.0),
+            Candidate(pairs, weight_decay=1.0),
+            Candidate(causes, weight_decay=1.0),
+            Candidate(few, weight_decay=3.0),
         ]
     else:
-        most = replace(pairs, edges="signed", hub_width=128)
-        tried += [Candidate(replace(most, n_rounds=n), 3e-3, 0.1) for n in (2, 1)]
+        tried += [Candidate(replace(pairs, hub_width=64)), Candidate(replace(pairs, n_rounds=3))]
     if n_labels > _MOST_PAIRS:
-        tried = [candidate for candidate in tried if candidate.config.edges == "none"]
+        wide = replace(causes, n_causes=64)
+        tried = [Candidate(wide), Candidate(replace(wide, n_rounds=1)), Candidate(replace(wide, hub_width=64))]
     return tuple(tried)
 
 
@@ -432,12 +436,14 @@ class _Search:
     def choose(self, candidates: Sequence[Candidate], folds: list[NDArray[np.intp]]) -> Candidate | None:
         """Return the best candidate; None where labels are best left independent.
 
-        All run a short race on one fold; the best two run the whole way, with few rows on more folds.
+        A small table costs so little that all run the whole way on two folds. Of a large one all run a short race on
+        one fold, and the best two the whole way.
         """
-        if len(candidates) > 2:
+        is_small = self.rows.observed().size < _SMALL_TABLE
+        if len(candidates) > 2 and not is_small:
             short = [self._score(candidate, folds[:1], 0.3).mean() for candidate in candidates]
             candidates = [candidates[i] for i in np.argsort(short, kind="stable")[:2]]
-        used = folds[: 2 if len(self.rows) < 1000 else 1]
+        used = folds[: 2 if is_small else 1]
         full = [self._score(candidate, used, 1.0) for candidate in candidates]
         best = int(np.argmin([nll.mean() for nll in full]))
         gain = np.concatenate([_independent_nll(self.rows[fold]) for fold in used]) - full[best]
