@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hotvae import HotVAENetwork
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.data.frames import write_table
 from hotvae.errors import ConfigError, DataError
