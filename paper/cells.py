@@ -28,7 +28,6 @@ from hotvae.errors import DataError, DataWarning
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.hotvae import HotVAEClassifier
 from hotvae.estimators.hotvae_network import HotVAENetwork
-from hotvae.estimators.network import NetworkClassifier
 from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.thresholds import apply_thresholds, evaluate_protocols
 from hotvae.features.molecules import ElementPresence
@@ -455,11 +454,7 @@ def _given_others(model: LabelClassifier, parts: Parts, cell: Cell) -> dict[str,
 def _ecology(model: LabelClassifier, parts: Parts, probs: NDArray[Any], cell: Cell) -> dict[str, Any]:
     features, labels = parts.test
     draws = model.sample(features, cell.n_draws, random_state=cell.seed)
-    own = type(model)._draw_blocks is not LabelClassifier._draw_blocks
-    if isinstance(model, NetworkClassifier):
-        own = model.communities_ is not None
-    elif isinstance(model, HotVAEClassifier):
-        own = getattr(model, "law_", None) is not None
+    own = model.draws_jointly
     # Pairs belong to the split, not to the seed: every model and every seed is judged by the same ones.
     pairs = site_pairs(len(labels), cell.n_pairs, random_state=cell.split)
     result: dict[str, Any] = {

@@ -37,7 +37,8 @@ from hotvae.data.dataset import Dataset
 from hotvae.errors import DataWarning
 from hotvae.estimators.registry import find_classifier
 from hotvae.features import Rows
-from hotvae.metrics import log_loss, mean_auc
+from hotvae.metrics import known_part, log_loss, mean_auc
+from hotvae.metrics.joint import SURE
 from hotvae.net.conditional import split_labels
 from hotvae.net.losses import bce_loss
 from hotvae.net.model import PlainNet
@@ -55,8 +56,6 @@ N_MASKS = 5
 SEEDS = (0, 1, 2)
 FILE = RESULTS / "conditional.json"
 PAGE = DOCS / "conditional.md"
-# Certain labels are scored as a millionth short of certain, for every model.
-FLOOR = 1e-6
 QUICK_ROWS = 120
 
 
@@ -216,16 +215,10 @@ def rows_of(name, seed, whole=False):
     return [(np.asarray(part.features, dtype=np.float64), np.asarray(part.labels)) for part in parts]
 
 
-def known_part(labels, share, mask):
-    """Keep a share of the labels of every row, at random; NaN elsewhere."""
-    order = np.random.default_rng([mask, 7]).random(labels.shape).argsort(axis=1)
-    return np.where(order < round(share * labels.shape[1]), labels, np.nan)
-
-
 def score_unknown(labels, known, probs):
     """Return log loss and mean AUC of the labels that are not known."""
     asked = np.where(np.isnan(known), labels, np.nan)
-    clipped = np.clip(probs.astype(np.float64), FLOOR, 1 - FLOOR)
+    clipped = np.clip(probs.astype(np.float64), SURE, 1 - SURE)
     return {"log_loss": log_loss(asked, clipped), "mean_auc": mean_auc(asked, clipped)}
 
 

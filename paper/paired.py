@@ -6,7 +6,7 @@ which are large, are not needed any more once it is written.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +67,23 @@ def resampled_values(rows: Mapping[str, NDArray[Any]], n_resamples: int = N_RESA
     actual = bits("positive") * observed
     told = {name: bits(f"predicted_{name}") * observed for name in METRICS[1:]}
     chunks = [_measure(np.ones((1, n_rows), dtype=np.float32), rows, observed, actual, told)]
-    random = np.random.default_rng(rows["row"].astype(np.int64))
+    chunks += [_measure(weights, rows, observed, actual, told) for weights in resamples(rows["row"], n_resamples)]
+    return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in METRICS}
+
+
+def resamples(rows: NDArray[Any], n_resamples: int = N_RESAMPLES) -> Iterator[NDArray[np.float32]]:
+    """Yield how often each row is drawn, in pieces of shape (some resamples, n_rows); the same for every model.
+
+    Examples
+    --------
+    >>> [weights.sum(axis=1).tolist() for weights in resamples(np.arange(4), 3)]
+    [[4.0, 4.0, 4.0]]
+    """
+    n_rows = len(rows)
+    random = np.random.default_rng(rows.astype(np.int64))
     for start in range(0, n_resamples, _RESAMPLES_AT_ONCE):
         n_now = min(_RESAMPLES_AT_ONCE, n_resamples - start)
-        weights = random.multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=n_now).astype(np.float32)
-        chunks.append(_measure(weights, rows, observed, actual, told))
-    return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in METRICS}
+        yield random.multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=n_now).astype(np.float32)
 
 
 def _measure(
@@ -113,13 +124,17 @@ def _ratio(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.
     return result
 
 
-def compare(ours: Sequence[tuple[bytes, Values]], rival: Sequence[tuple[bytes, Values]]) -> dict[str, dict[str, float]]:
+def compare(
+    ours: Sequence[tuple[bytes, Values]], rival: Sequence[tuple[bytes, Values]], names: Sequence[str] = METRICS
+) -> dict[str, dict[str, float]]:
     """Compare two models over their seeds.
 
     Parameters
     ----------
     ours, rival : sequence of (bytes, dict)
         For each seed, which test rows there were, and the values of :func:`resampled_values`.
+    names : sequence of str
+        Measures to compare.
 
     Returns
     -------
@@ -145,7 +160,7 @@ def compare(ours: Sequence[tuple[bytes, Values]], rival: Sequence[tuple[bytes, V
         return result
 
     result = {}
-    for name in METRICS:
+    for name in names:
         gaps = mean(ours, name) - mean(rival, name)
         low, high = np.nanpercentile(gaps[1:], [(100 - _SHARE) / 2, (100 + _SHARE) / 2])
         result[name] = {"difference": float(gaps[0]), "low": float(low), "high": float(high)}
@@ -236,7 +251,8 @@ def update_pairs(store: Store, experiments: Sequence[Experiment] = tuple(EXPERIM
                 sizes = [[len(side) for side in both] for both in (before, there)]
                 if sizes[0] == sizes[1] or not all(0 < n >= n_before for n_before, n in zip(*sizes, strict=True)):
                     continue
-                found = compare(*([loaded[line["fit"]] for line in side] for side in there))
+                ours, theirs = ([loaded[line["fit"]] for line in side] for side in there)
+                found = compare(ours, theirs)
                 if found:
                     pairs[key] = {"fits": [[line["fit"] for line in side] for side in there], "metrics": found}
                     is_new = True

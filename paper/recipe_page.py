@@ -160,7 +160,8 @@ def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dic
                 with np.load(store.rows_path(fit), allow_pickle=False) as file:
                     rows = {key: file[key] for key in file.files}
                 loaded[fit] = (rows["row"].tobytes(), resampled_values(rows))
-            found = compare(*([loaded[fit] for fit in side] for side in fits))
+            ours, theirs = ([loaded[fit] for fit in side] for side in fits)
+            found = compare(ours, theirs)
             kept.setdefault(name, {})[rival] = {"fits": fits, "log_loss": found["log_loss"]}
             is_new = True
     if is_new:

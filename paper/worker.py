@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from paper.experiments import Cell
 from paper.store import part_path
 
 
-def answer(cell: Cell, rows_file: Path) -> dict[str, Any]:
+def answer(cell: Cell, rows_file: Path, measure: Callable[[Cell], Any] | None = None) -> dict[str, Any]:
     """Run a cell, write the values of its rows and return its line without cell.
 
     Parameters
@@ -27,6 +27,8 @@ def answer(cell: Cell, rows_file: Path) -> dict[str, Any]:
         What to do.
     rows_file : Path
         Where the values of single rows go.
+    measure : callable, optional
+        What is done, as :func:`~paper.cells.run_cell`, which it is by default.
 
     Returns
     -------
@@ -45,7 +47,7 @@ def answer(cell: Cell, rows_file: Path) -> dict[str, Any]:
     from paper.cells import run_cell
 
     try:
-        measured = run_cell(cell)
+        measured = (measure or run_cell)(cell)
     except (HotVAEError, MemoryError) as error:
         return {"status": "failed", "error": f"{type(error).__name__}: {error}"}
     except Exception as error:
@@ -55,7 +57,7 @@ def answer(cell: Cell, rows_file: Path) -> dict[str, Any]:
     for name, rows in {"": measured.rows, **measured.parts}.items():
         own = part_path(rows_file, name)
         partial = own.with_name(f"{own.stem}.{os.getpid()}.part.npz")
-        np.savez_compressed(partial, **rows)  # type: ignore[arg-type]  # numpy's type has no room for names
+        np.savez_compressed(partial, **rows)
         os.replace(partial, own)
     return {"status": "done", **measured.line}
 
@@ -72,13 +74,15 @@ def _leave_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, measure: Callable[[Cell], Any] | None = None) -> int:
     """Answer one cell.
 
     Parameters
     ----------
     argv : sequence of str, optional
         Files of the answer and of the rows; by default the arguments of the process.
+    measure : callable, optional
+        As in :func:`answer`.
 
     Returns
     -------
@@ -97,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise SystemExit("worker needs the files of its answer and of its rows")
     _leave_with_parent()
     cell = Cell.from_dict(json.load(sys.stdin))
-    result = answer(cell, Path(arguments[1]))
+    result = answer(cell, Path(arguments[1]), measure)
     Path(arguments[0]).write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
     return 0
 

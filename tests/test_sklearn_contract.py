@@ -10,9 +10,10 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hotvae import HotVAEClassifier, HotVAENetwork, PlainNetClassifier
+from hotvae import HotVAEClassifier, HotVAENetwork, JointClassifier, PlainNetClassifier
 from hotvae.estimators import hotvae
 from hotvae.estimators.recipe import Plan
 
@@ -56,6 +57,16 @@ def test_estimator__every_common_check__passes(estimator, check):
 def test_default__every_common_check__passes(estimator, check, monkeypatch):
     """With the smallest of plans: the checks fit some hundred times, and how well it learns is tested elsewhere."""
     monkeypatch.setattr(hotvae, "plan_for", lambda *size: Plan(2, 20, 1, 1, 1, 1, 0.1, 3, 32, 5e-3))
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::hotvae.errors.DataWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(
+    [JointClassifier(base=DecisionTreeClassifier(max_depth=4), cv=2, law_effort=0.1, random_state=0)]
+)
+def test_law_on_a_base__every_common_check__passes(estimator, check):
     check(estimator)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hotvae.errors import HotVAEError
     from hotvae.estimators.hotvae import HotVAEClassifier
     from hotvae.estimators.hotvae_network import HotVAENetwork
+    from hotvae.estimators.joint import JointClassifier
     from hotvae.estimators.registry import load_model
     from hotvae.estimators.threshold_tuner import ThresholdTuner
     from hotvae.estimators.thresholds import evaluate
@@ -36,6 +37,7 @@ _HOMES = {
     "HotVAEClassifier": "hotvae.estimators.hotvae",
     "HotVAENetwork": "hotvae.estimators.hotvae_network",
     "HotVAEError": "hotvae.errors",
+    "JointClassifier": "hotvae.estimators.joint",
     "PlainNetClassifier": "hotvae.baselines.plain",
     "ThresholdTuner": "hotvae.estimators.threshold_tuner",
     "Training": "hotvae.training.settings",
@@ -51,6 +53,7 @@ __all__ = [
     "HotVAEClassifier",
     "HotVAEError",
     "HotVAENetwork",
+    "JointClassifier",
     "PlainNetClassifier",
     "ThresholdTuner",
     "Training",

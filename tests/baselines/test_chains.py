@@ -87,6 +87,25 @@ def test_marginals__draws__approach_the_exact_sums(given):
     np.testing.assert_allclose(drawn, exact, atol=0.02)
 
 
+@pytest.mark.parametrize("gaps", [False, True])
+def test_log_likelihood__two_chains__is_the_mean_of_their_products(gaps):
+    chains = [random_chain(3), random_chain(4)]
+    rows = np.random.default_rng(0).normal(size=(3, 2))
+    labels = np.array([[1.0, 0, 1, 1], [0, 0, 0, 0], [1, 1, 0, 1]])
+    if gaps:
+        labels[:, 1] = np.nan
+    model = model_of(chains, n_draws=20_000)
+    model._rows = lambda features: features
+
+    def exact(row, told):
+        whole = [np.where(np.isnan(told), value, told) for value in (0.0, 1.0)] if gaps else [told]
+        return np.mean([sum(set_probability(chain, row, each) for each in whole) for chain in chains])
+
+    expected = [exact(row, told) for row, told in zip(rows, labels, strict=True)]
+    found = np.exp(model._log_likelihood(rows, labels, 4))
+    np.testing.assert_allclose(found, expected, rtol=0.03 if gaps else 1e-9)
+
+
 def test_walk_chain__all_sets__have_weights_that_sum_to_one():
     chain = random_chain(0)
     base = np.random.default_rng(0).normal(size=(3, 4))

@@ -226,3 +226,39 @@ def test_predict__given_to_models_that_cannot__is_refused(frame, table, tmp_path
     assert main(["predict", str(tmp_path / "c"), *options, str(tmp_path / "p.csv")]) == 2
     assert "--given must go with a model of labels; got one of classes" in capsys.readouterr().err
     assert not (tmp_path / "p.csv").exists()
+
+
+@pytest.mark.parametrize("objective", ["hamming", "f1", "jaccard", "subset", "macro_f1"])
+def test_predict__list__is_what_python_decides(folder, python_model, tmp_path, run, objective):
+    out = tmp_path / "p.csv"
+    words = ("--list", objective, "--draws", 20, "--empty", 0)
+    code, printed, err = run("predict", folder / "model", folder / "new.csv", "--out", out, *words)
+    assert (code, err) == (0, "")
+    said = f"best for {objective} to {tmp_path / 'p_list.csv'} (an empty list where no label is present counts 0)"
+    assert printed.splitlines()[1] == f"wrote lists that are {said}"
+    new = pd.read_csv(folder / "new.csv")[list(python_model.feature_names_in_)]
+    expected = python_model.predict(new, objective=objective, n_draws=20, empty=0)
+    np.testing.assert_array_equal(pd.read_csv(tmp_path / "p_list.csv")[LABELS], expected)
+
+
+def test_predict__list_from_parquet_to_parquet__goes_in_pieces_and_says_so_in_json(folder, tmp_path, run):
+    pd.read_csv(folder / "new.csv").to_parquet(tmp_path / "new.parquet")
+    out = tmp_path / "p.parquet"
+    words = ("--list", "f1", "--draws", 20, "--threshold", 0.3)
+    code, printed, _ = run("predict", folder / "model", tmp_path / "new.parquet", "--out", out, *words, "--json")
+    assert code == 0
+    told = json.loads(printed)
+    assert told["list"] == {"objective": "f1", "empty": 1, "n_draws": 20}
+    assert [name.rpartition("/")[2] for name in told["files"]] == ["p.parquet", "p_binary.parquet", "p_list.parquet"]
+    assert run("predict", folder / "model", folder / "new.csv", "--out", tmp_path / "q.csv", *words)[0] == 0
+    in_pieces, at_once = pd.read_parquet(tmp_path / "p_list.parquet"), pd.read_csv(tmp_path / "q_list.csv")
+    np.testing.assert_array_equal(in_pieces[LABELS], at_once[LABELS])
+    assert not list(tmp_path.glob(".p.parquet*"))
+
+
+def test_predict__unknown_objective_or_empty__is_named(folder, tmp_path, fails):
+    arguments = ("predict", folder / "model", folder / "new.csv", "--out", tmp_path / "p.csv")
+    message = fails(*arguments, "--list", "recall")
+    assert "--list must be one of 'hamming', 'f1', 'jaccard', 'subset' or a measure of predictions" in message
+    assert "empty must be 1 or 0; got 3" in fails(*arguments, "--list", "f1", "--empty", 3)
+    assert not (tmp_path / "p.csv").exists()

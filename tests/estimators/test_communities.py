@@ -252,3 +252,21 @@ def test_fit__one_observed_validation_label__trains_though_half_of_one_is_nothin
     settings = SMALL | {"direct_epochs": 0, "max_epochs": 2, "random_state": seed}
     model = HotVAENetwork.from_settings(**settings).fit(X, Y, validation=(X[:20], few))
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_log_likelihood__pairs_that_go_together__far_above_independent_labels(model):
+    X, Y = pairs_data(200, seed=1)
+    probs = model.predict_proba(X)
+    alone = np.log(np.where(Y == 1, probs, 1 - probs)).sum(axis=1)
+    assert (model.log_likelihood(X, Y) - alone).mean() > 0.8
+    assert model.draws_jointly
+
+
+def test_log_likelihood__independent_model__is_the_sum_over_observed_labels():
+    X, Y = pairs_data(60)
+    bare = Prevalence(random_state=0).fit(X, Y)
+    probs = bare.predict_proba(X)
+    gaps = Y.to_numpy().copy()
+    gaps[:, 2] = NAN
+    cells = np.log(np.where(gaps == 1, probs, 1 - probs))
+    np.testing.assert_allclose(bare.log_likelihood(X, gaps), np.where(np.isnan(gaps), 0, cells).sum(axis=1))

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hotvae import HotVAENetwork
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.data.frames import write_table
 from hotvae.errors import ConfigError, DataError
@@ -12,7 +11,6 @@ from hotvae.jobs.evaluate import (
     Predictions,
     align_predictions,
     draw_independently,
-    draws_jointly,
     evaluate_table,
     is_prediction_file,
     read_observed,
@@ -190,11 +188,6 @@ def test_draw_independently__many__each_label_as_often_as_probable_and_alone(mon
     assert abs(np.corrcoef(whole.T)[0, 1]) < 0.04
     again = np.concatenate(list(draw_independently(probs, 8000, seed=0)))[:, 0]
     np.testing.assert_array_equal(again, whole)
-
-
-def test_draws_jointly__kinds__known():
-    assert draws_jointly(HotVAENetwork())
-    assert not draws_jointly(Prevalence())
 
 
 # evaluate_table -------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from hotvae.net.probit import (
     ProbitHead,
     conditional_probs,
     even_noise,
+    log_likelihood,
     log_normal_cdf,
     marginal_probs,
     posterior,
@@ -208,6 +209,22 @@ def test_head__conditional_with_nothing_observed__exactly_the_marginals():
     blank = torch.tensor([0, 1, 3, 4])
     assert torch.equal(probs[blank], marginals[blank])
     assert not torch.isclose(probs[2, 1], marginals[2, 1])
+
+
+def test_log_likelihood__all_label_sets__sum_to_one_and_agree_with_plain_draws():
+    sets = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3))).double()
+    mean = MEAN[:1].expand(len(sets), -1)
+    found = log_likelihood(mean, FACTORS, sets, even_noise(4096, 2, seed=0))
+    assert found.exp().sum().item() == pytest.approx(1, abs=5e-3)
+    plain = -probit_nll(mean, FACTORS, sets, even_noise(1 << 15, 2, seed=1))
+    torch.testing.assert_close(found, plain, atol=0.02, rtol=0)
+
+
+def test_log_likelihood__a_label_not_observed__is_left_out():
+    """Of one label alone it is the marginal."""
+    labels = torch.tensor([[NAN, 1.0, NAN]]).double()
+    found = log_likelihood(MEAN[:1], FACTORS, labels, even_noise(4096, 2, seed=0))
+    assert found.exp().item() == pytest.approx(marginal_probs(MEAN[:1], FACTORS)[0, 1].item(), abs=2e-3)
 
 
 def test_conditional_probs__everything_observed__comes_back():

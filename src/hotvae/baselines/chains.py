@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import expit, log_expit, softmax
+from scipy.special import expit, log_expit, logsumexp, softmax
 from torch import Tensor
 
 from hotvae.baselines.base import Held, TableClassifier
@@ -190,6 +190,36 @@ class _Chains(TableClassifier):
             drawn[:, ~some] = self._draw(rows[np.flatnonzero(~some)], size, random)
             drawn[:, some] = self._draw_given(rows[np.flatnonzero(some)], given[some], size, random)
             yield drawn
+
+    @property
+    def draws_jointly(self) -> bool:
+        """Whether labels depend on each other in the draws of the model."""
+        return True
+
+    def _draws_of_rows(self, features: Any, given: NDArray[np.float32] | None, n_draws: int) -> NDArray[np.int8]:
+        rows = self._rows(features)
+        given = np.full((rows.shape[0], self.n_labels_), np.nan, dtype=np.float32) if given is None else given
+        parts = [
+            self._draw_given(rows[[row]], given[[row]], n_draws, np.random.default_rng(0)) for row in range(len(given))
+        ]
+        return np.concatenate(parts, axis=1)
+
+    def _log_likelihood(self, features: Any, labels: NDArray[np.float32], n_orders: int) -> NDArray[np.float64]:
+        """Return the mean likelihood over chains, each in its own order; labels left out are drawn."""
+        rows = self._rows(features)
+        whole = not np.isnan(labels).any()
+        n_draws = 1 if whole else self.n_draws  # of a whole set every draw is the set itself
+        noise = np.random.default_rng(self.noise_seed_).uniform(size=(n_draws, self.n_labels_))
+        found = np.empty((len(self.chains_), len(labels)))
+        step = max(1, _CELLS_PER_BLOCK // (n_draws * self.n_labels_))
+        for number, chain in enumerate(self.chains_):
+            base = chain.odds.logits(rows)
+            for start in range(0, len(labels), step):
+                block = slice(start, start + step)
+                log_weights = walk_chain(chain, base[block], noise, labels[block])[1]
+                found[number, block] = logsumexp(log_weights, axis=1) - np.log(n_draws)
+        likelihood: NDArray[np.float64] = logsumexp(found, axis=0) - np.log(len(found))
+        return likelihood
 
     def _draw(self, features: Any, n_draws: int, random: np.random.Generator) -> NDArray[np.int8]:
         """Follow a chain, any of them, from its first label to its last."""

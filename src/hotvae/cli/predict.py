@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,19 @@ def predict(
     threshold: Annotated[
         float | None, typer.Option(metavar="T", help="Instead, write 0/1 labels at this threshold.")
     ] = None,
+    best_list: Annotated[
+        str | None,
+        typer.Option(
+            "--list",
+            metavar="OBJECTIVE",
+            help="Also write, as 0/1, the list of labels of each row that is best for OBJECTIVE: hamming, f1, jaccard, "
+            "subset (the likeliest whole set), or a measure with a tuned threshold.",
+        ),
+    ] = None,
+    empty: Annotated[
+        int, typer.Option(metavar="1|0", help="What an empty list counts where no label is present; for f1, jaccard.")
+    ] = 1,
+    draws: Annotated[int, typer.Option(metavar="N", min=1, help="Draws of whole label sets that decide lists.")] = 200,
     given: Annotated[
         Path | None,
         typer.Option(
@@ -47,7 +61,7 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Write the probability of every label for every row, alone or given that some labels are known."""
-    from hotvae.jobs.predict import predict_table
+    from hotvae.jobs.predict import BestLists, predict_table
 
     with _row_progress() as progress:
         found = predict_table(
@@ -56,6 +70,7 @@ def predict(
             out,
             binary=binary,
             threshold=threshold,
+            lists=None if best_list is None else BestLists(best_list, empty, draws),
             given=given,
             ignore_unknown=ignore_unknown,
             id_column=id_column,
@@ -76,13 +91,17 @@ def predict(
                 "threshold": found.threshold,
             }
             | ({} if given is None else {"given": counts})
+            | ({} if found.lists is None else {"list": asdict(found.lists)})
         )
         return
     print(f"wrote {found.n_rows} rows × {found.n_labels} labels to {found.files[0]}")
     if given is not None:
         print(f"given {found.n_given} labels in {found.n_rows_given} of {found.n_rows} rows")
-    if len(found.files) > 1:
+    if found.threshold is not None:
         print(f"wrote 0/1 labels at threshold {found.threshold:g} to {found.files[1]}")
+    if found.lists is not None:
+        counts_empty = f"an empty list where no label is present counts {found.lists.empty}"
+        print(f"wrote lists that are best for {found.lists.objective} to {found.files[-1]} ({counts_empty})")
 
 
 @contextmanager

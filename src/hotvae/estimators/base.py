@@ -34,11 +34,13 @@ from hotvae.config import require_count, require_share
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import MultilabelStratifiedShuffleSplit
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
-from hotvae.estimators.thresholds import tune_thresholds
+from hotvae.estimators import decisions
+from hotvae.estimators.law_rows import LawRows
+from hotvae.estimators.thresholds import apply_thresholds, tune_thresholds
 from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
 from hotvae.features.columns import ColumnPlan
 from hotvae.features.rows import take
-from hotvae.metrics import macro_f1
+from hotvae.metrics import find_metric, macro_f1
 
 STORABLE: dict[str, Any] = {kind.__name__: kind for kind in (*TRANSFORMERS.values(), ColumnPlan)}
 """Transformers that a model file can hold, by the names of their classes."""
@@ -51,6 +53,9 @@ MIN_VALIDATION_ROWS = 10
 
 # Cells of a block of draws: 64 MB while they are numbers, 8 as 0 and 1.
 _CELLS_PER_BLOCK = 1 << 23
+
+# A label that a model is sure of costs the likelihood at most so much where the model is wrong.
+_SURE = 1e-6
 
 
 class LabelClassifier(ClassifierMixin, BaseEstimator):
@@ -88,6 +93,15 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     @abstractmethod
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`_learned` returned."""
+
+    def _law_rows(self, features: Any) -> LawRows | None:
+        """Return rows made ready with the law of their labels; None for a model without such a law."""
+        return None
+
+    @property
+    def draws_jointly(self) -> bool:
+        """Whether labels depend on each other in the draws of the model."""
+        return False
 
     def new_features(self) -> RowTransformer:
         """Make the untrained transformer that makes rows ready."""
@@ -310,7 +324,10 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _probs_given(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         """Return probabilities of all labels for rows made ready, given some of them (NaN: not given)."""
-        able = "HotVAENetwork, ProbitJSDM, MPVAE or a chain"
+        rows = self._law_rows(features)
+        if rows is not None:
+            return rows.probs_given(given)
+        able = "HotVAEClassifier, JointClassifier, HotVAENetwork, ProbitJSDM, MPVAE or a chain"
         raise ConfigError(
             f"given must go with a model that learns labels from labels; got {type(self).__name__}. Use {able}."
         )
@@ -400,30 +417,137 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     def _draw_blocks(
         self, features: Any, given: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
     ) -> Iterator[NDArray[np.int8]]:
-        """Yield blocks of draws for rows made ready; each label by itself."""
+        """Yield blocks of draws for rows made ready: by the law of the labels, else each label by itself."""
+        rows = self._law_rows(features)
+        if rows is not None:
+            yield from rows.draw_blocks(given, sizes, random)
+            return
         probs = self._probs(features) if given is None else self._given_some(features, given)
         for size in sizes:
             yield (random.random((size, *probs.shape)) < probs).astype(np.int8)
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Labels whose probability exceeds one half, or the most probable class when y was 1-D.
+    def _draws_of_rows(self, features: Any, given: NDArray[np.float32] | None, n_draws: int) -> NDArray[np.int8]:
+        """Return draws that decide; the dice are the same for each row, which then does not depend on the others."""
+        rows = self._law_rows(features)
+        if rows is not None:
+            return rows.draws_of_rows(given, n_draws)
+        drawn = np.empty((n_draws, len_of(features), self.n_labels_), dtype=np.int8)
+        for row in range(drawn.shape[1]):
+            one, known = take(features, np.array([row])), None if given is None else given[[row]]
+            drawn[:, [row]] = next(iter(self._draw_blocks(one, known, [n_draws], np.random.default_rng(0))))
+        return drawn
 
-        For tuned cut-offs see ``thresholds_`` and :class:`~hotvae.ThresholdTuner`.
+    def log_likelihood(self, X: Any, y: Any, n_orders: int = 4) -> NDArray[np.float64]:
+        """Log likelihood of whole label sets; labels are independent where the model says nothing of them together.
 
         Parameters
         ----------
         X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
             Features, columns as in training.
+        y : array or DataFrame of shape (n_samples, n_labels)
+            0, 1, or NaN for labels that are left out.
+        n_orders : int
+            Orders of the labels, for a law in which each label follows those before it; the likelihood is the mean
+            over them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats; higher is better. Of independent labels no probability counts as less than a millionth.
+        """
+        check_is_fitted(self)
+        require_count("n_orders", n_orders)
+        self._require_label_table("log_likelihood")
+        features = self._read(X)
+        labels = self._check_labels(y, reset=False)
+        if len(labels) != len_of(features):
+            raise DataError(f"y must have the rows of X, {len_of(features)}; got {len(labels)}. Pass the same rows.")
+        return self._log_likelihood(features, labels, n_orders)
+
+    def _log_likelihood(self, features: Any, labels: NDArray[np.float32], n_orders: int) -> NDArray[np.float64]:
+        """Return the log likelihood of the labels of rows made ready."""
+        rows = self._law_rows(features)
+        if rows is not None:
+            return rows.log_likelihood(labels, n_orders)
+        present = np.clip(self._probs(features).astype(np.float64), _SURE, 1 - _SURE)
+        cells = np.log(np.where(labels == 1, present, 1 - present))
+        likelihood: NDArray[np.float64] = np.where(np.isnan(labels), 0.0, cells).sum(axis=1)
+        return likelihood
+
+    def predict(
+        self,
+        X: Any,
+        objective: str | None = None,
+        given: Any = None,
+        n_draws: int = 200,
+        empty: int = 1,
+    ) -> NDArray[Any]:
+        """Labels whose probability exceeds one half, or the list that is best for what one wants.
+
+        When y was 1-D: the most probable class.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Features, columns as in training.
+        objective : {"hamming", "f1", "jaccard", "subset"} or name of a metric, optional
+            What the list of each row should be best for: ``"hamming"``, the default, each label by itself; ``"f1"``
+            and ``"jaccard"`` the expected F1 or Jaccard index of the row; ``"subset"`` to be right altogether; or a
+            metric with a tuned cut-off in ``thresholds_``. See :mod:`hotvae.estimators.decisions` for what is exact.
+        given : array or DataFrame of shape (n_samples, n_labels), optional
+            Known labels, as in :meth:`predict_proba`; the lists have them. A model of independent labels learns
+            nothing of the others from them.
+        n_draws : int
+            Draws of whole label sets that ``"f1"`` and ``"jaccard"`` are decided by where labels depend on each other.
+        empty : {1, 0}
+            What ``"f1"`` and ``"jaccard"`` count for an empty list where no label is present.
 
         Returns
         -------
         ndarray of shape (n_samples, n_labels) of 0 and 1, or (n_samples,) of classes
         """
-        probs = self.predict_proba(X)
-        if self.target_ == "labels":
-            return (probs > 0.5).astype(np.int64)
-        picked: NDArray[Any] = self.classes_[probs.argmax(axis=1)]
-        return picked
+        check_is_fitted(self)
+        if objective is None and given is None:
+            probs = self.predict_proba(X)
+            if self.target_ == "labels":
+                return (probs > 0.5).astype(np.int64)
+            picked: NDArray[Any] = self.classes_[probs.argmax(axis=1)]
+            return picked
+        self._require_label_table("objective")
+        features = self._read(X)
+        known = None if given is None else self._check_given(given, len_of(features))
+        return self._decide(features, objective or "hamming", known, n_draws, empty).astype(np.int64)
+
+    def _decide(
+        self, features: Any, objective: str, known: NDArray[np.float32] | None, n_draws: int, empty: int
+    ) -> NDArray[np.bool_]:
+        """Return the list of each row made ready that is best for an objective."""
+        decisions.check_empty(empty)
+        require_count("n_draws", n_draws)
+        is_joint = self.draws_jointly
+        if objective == "subset" and is_joint:
+            law = self._law_rows(features)
+            if law is not None:
+                return law.likeliest(known)
+        if objective in ("f1", "jaccard", "subset") and is_joint:
+            size = max(1, _CELLS_PER_BLOCK // (int(n_draws) * self.n_labels_))
+            lists = np.zeros((len_of(features), self.n_labels_), dtype=bool)
+            for start in range(0, len(lists), size):
+                rows = slice(start, start + size)
+                part = None if known is None else known[rows]
+                draws = self._draws_of_rows(take(features, np.arange(len(lists))[rows]), part, int(n_draws))
+                lists[rows] = _DRAWN[objective](draws, empty)
+            return lists
+        if known is None:
+            probs = self._probs(features)
+        elif self.conditional:
+            probs = self._given_some(features, known)
+        else:
+            probs = np.where(np.isnan(known), self._probs(features), known)
+        if objective in decisions.OBJECTIVES:
+            return np.asarray(_INDEPENDENT[objective](probs, empty))
+        name = _tuned_metric(objective, self.thresholds_)
+        return np.asarray(apply_thresholds(probs, self.thresholds_[name]), dtype=bool)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Macro-averaged F1 of :meth:`predict` for labels; accuracy when y was 1-D.
@@ -592,6 +716,37 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = self.accepts_sparse
         tags.input_tags.allow_nan = True
         return tags
+
+
+# Decisions from draws of whole label sets, and from probabilities of independent labels.
+_DRAWN: dict[str, Any] = {
+    "f1": decisions.f1_of_draws,
+    "jaccard": decisions.jaccard_of_draws,
+    "subset": lambda draws, empty: decisions.most_frequent(draws),
+}
+_INDEPENDENT: dict[str, Any] = {
+    "hamming": lambda probs, empty: decisions.likely(probs),
+    "f1": decisions.f1_independent,
+    "jaccard": decisions.jaccard_independent,
+    "subset": lambda probs, empty: decisions.likely(probs),
+}
+
+
+def _tuned_metric(objective: str, thresholds: Mapping[str, float]) -> str:
+    """Return the metric whose cut-off decides."""
+    try:
+        name = find_metric(objective, needs="predictions").name
+    except ConfigError:
+        raise ConfigError(
+            f"objective must be one of {listed(decisions.OBJECTIVES)} or a metric with a tuned threshold "
+            f"({listed(list(thresholds)) or 'none'}); got {objective!r}. Choose one of them."
+        ) from None
+    if name not in thresholds:
+        raise ConfigError(
+            f"objective must have a tuned threshold; got {name!r}, and the model was fitted without validation rows. "
+            "Choose 'f1', 'jaccard', 'subset' or 'hamming', or fit it with validation rows."
+        )
+    return name
 
 
 def plain_parameter(name: str, value: Any) -> Any:

@@ -104,6 +104,17 @@ class Communities:
         with torch_threads(self.n_threads):
             return predict_network(network.predict, table, batch_size=_ROWS)
 
+    def log_likelihood(self, scores: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Log likelihood of whole label sets (NaN: left out), by importance sampling of the common causes."""
+        noise = self._noise()
+
+        def of_batch(scores: Tensor, labels: Tensor) -> Tensor:
+            return self.head.log_likelihood(scores, labels, noise)
+
+        with torch_threads(self.n_threads):
+            found = predict_network(of_batch, scores, labels.astype(scores.dtype), batch_size=_ROWS)
+        return found.astype(np.float64)
+
     def draw(
         self,
         scores: NDArray[Any],

@@ -10,56 +10,29 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.special import expit
 from sklearn.base import clone, is_classifier
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from hotvae.config import require_choice, require_count
-from hotvae.data.dataset import Dataset
-from hotvae.errors import ConfigError, DataError, ModelError, listed
-from hotvae.estimators.base import LabelClassifier, named_tables, restored_parameter
-from hotvae.estimators.folds import Held, deal_folds
+from hotvae.config import require_choice
+from hotvae.errors import ConfigError, ModelError, listed
+from hotvae.estimators.base import restored_parameter
+from hotvae.estimators.folds import Held
 from hotvae.estimators.hotvae_network import HotVAENetwork
-from hotvae.estimators.joint_law import JointLaw
-from hotvae.estimators.members import Candidate, Member, mean_logits, restore_member
-from hotvae.estimators.recipe import (
-    Effort,
-    Facts,
-    Forms,
-    Recipe,
-    Workshop,
-    candidates_for,
-    follow_recipe,
-    make_forms,
-    plan_for,
-    speak,
-)
-from hotvae.estimators.stack import Stack, fit_stack, logit_loss
+from hotvae.estimators.law_rows import LawRows
+from hotvae.estimators.members import Candidate
+from hotvae.estimators.recipe import Effort, Facts, Outcome, Plan, Workshop, candidates_for, follow_recipe, plan_for
+from hotvae.estimators.stack import fit_stack, logit_loss
+from hotvae.estimators.stacked import OF_COLUMN, RowsAre, StackedClassifier
 from hotvae.estimators.thresholds import tune_thresholds
-from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
-from hotvae.features.columns import ColumnPlan
-from hotvae.features.molecules import atoms_of
-from hotvae.graph import check_graph, cooccurrence_graph
 from hotvae.training.progress import Style
-from hotvae.training.settings import Training
 
 RecipeName = Literal["auto", "network", "paper"]
-RowsAre = Literal["auto", "table", "text", "molecules"]
-
-# Texts that must read as molecules for all of them to be taken for such.
-_LOOKED_AT = 200
-# Columns of features up to which they may change edges between labels themselves.
-_MOST_GATES = 300
-# What makes rows ready that are one column of text.
-_OF_COLUMN = {"text": "bag", "molecules": "elements"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HotVAEClassifier(LabelClassifier):
+class HotVAEClassifier(StackedClassifier):
     r"""Multi-label classifier that needs no settings: it finds its own recipe, and learns which labels go together.
 
     It looks at the columns, holds out rows as the model will be used (whole blocks of the map where there are
@@ -137,11 +110,8 @@ class HotVAEClassifier(LabelClassifier):
     """
 
     title: ClassVar[str] = "HOT-VAE"
-    takes: ClassVar[str] = "tables, dense or sparse, texts, molecules; labels may have gaps"
     cost: ClassVar[str] = "seconds to minutes"
     citation: ClassVar[str] = HotVAENetwork.citation
-
-    holds_out_itself: ClassVar[bool] = True
 
     recipe: RecipeName = "auto"
     base: Any = "auto"
@@ -160,49 +130,16 @@ class HotVAEClassifier(LabelClassifier):
 
     # Fitting ----------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, validation: Any = None, groups: Any = None) -> Self:
-        """Find a recipe for a table, and train by it.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame of shape (n_samples, n_features), column of text, or Dataset
-            Features; NaN is a missing value. A frame may have dates, categories and text. A :class:`~hotvae.Dataset`
-            brings its labels, coordinates and groups, and the names of all.
-        y : array or DataFrame of shape (n_samples, n_labels), or 1-D array of classes
-            0, 1, or NaN for a label that was not observed. None with a Dataset.
-        validation : (X, y) or Dataset, optional
-            Rows that choose the thresholds. By default these are chosen on the rows held out in folds.
-        groups : array of shape (n_samples,), optional
-            Rows that belong together, such as visits of one site: they are held out together.
-
-        Returns
-        -------
-        self
-        """
-        self.check_parameters()
-        where = self.coordinates
-        if isinstance(X, Dataset):
-            if y is not None:
-                raise ConfigError("y must be left out with a Dataset, which brings its labels; got both. Pass one.")
-            groups = X.groups if groups is None else groups
-            X, y, where = _tables_of(X, where)
-        if isinstance(validation, Dataset):
-            held_x, held_y, _ = _tables_of(validation, self.coordinates)
-            validation = held_x, held_y
+    def _fit_tables(self, X: Any, y: Any, validation: Any) -> Self:
+        """Find a recipe and train by it, or train the network alone."""
         self.single_: HotVAENetwork | None = None
-        if self.recipe != "auto":
-            return self._fit_single(X, y, validation)
-        self.rows_ = _what_rows_are(X) if self.rows == "auto" else self.rows
-        self._where, self._groups = where, None if groups is None else np.asarray(groups)
-        return super().fit(X, y, validation)
+        return super()._fit_tables(X, y, validation) if self.recipe == "auto" else self._fit_single(X, y, validation)
 
     def check_parameters(self) -> None:
         """Find a parameter that is not allowed before any data are read."""
         require_choice("recipe", self.recipe, ("auto", "network", "paper"))
-        require_choice("rows", self.rows, ("auto", "table", "text", "molecules"))
-        require_choice("hold_out", self.hold_out, ("auto", "blocks", "groups", "rows"))
         plan_for(100, 1, 1, self.effort)
-        self._training().checked()
+        super().check_parameters()
         is_ours = self.base is None or (isinstance(self.base, str) and self.base == "auto")
         if not (is_ours or (hasattr(self.base, "predict_proba") and is_classifier(self.base))):
             raise ConfigError(
@@ -211,161 +148,26 @@ class HotVAEClassifier(LabelClassifier):
         if self.network is not None and self.recipe != "network":
             raise ConfigError(f"network must go with recipe 'network'; got recipe {self.recipe!r}. Leave one out.")
 
-    def _training(self) -> Training:
-        return Training(device=self.device, n_threads=self.n_threads)
+    def _plan(self, facts: Facts) -> Plan:
+        return plan_for(facts.n_rows, facts.n_columns, facts.n_labels, self.effort)
 
-    def new_features(self) -> RowTransformer:
-        """Make the untrained transformer that makes rows ready."""
-        if getattr(self, "rows_", "table") in _OF_COLUMN:
-            return TRANSFORMERS[_OF_COLUMN[self.rows_]]()
-        return ColumnPlan(getattr(self, "_where", self.coordinates))
-
-    def _check_features(self, X: Any, reset: bool) -> Any:
-        if isinstance(X, Dataset):
-            X = _tables_of(X, None)[0]
-        return super()._check_features(X, reset)
-
-    def _split(
-        self, features: Any, labels: NDArray[Any], validation: Any, seed: int
-    ) -> tuple[NDArray[np.intp], Rows | None]:
-        """Learn from all rows: folds hold out each of them once."""
-        if validation is None:
-            return np.arange(len(labels)), None
-        return super()._split(features, labels, validation, seed)
-
-    def _learn(self, train: Rows, validation: Rows | None, seed: int) -> None:
-        labels, table = train.observed(), train.features
-        plan = self.features_
-        facts = _facts(plan, table, labels.shape[1])
-        work = plan_for(facts.n_rows, facts.n_columns, facts.n_labels, self.effort)
-        say = speak if self.progress != "silent" else _say_nothing
-        columns = plan.lines() if isinstance(plan, ColumnPlan) else [_COLUMN_LINE[self.rows_]]
-        places = None
-        if facts.places is not None:
-            places = np.asarray(_numbers(table)[:, list(facts.places)], dtype=np.float64)
-        folds = deal_folds(
-            labels, work.n_folds, seed, held=self.hold_out, places=places, degrees=facts.degrees, groups=self._groups
-        )
-        for line in [f"columns: {line}" for line in columns] + [f"held out: {folds.how}"]:
-            say(line)
-        candidates = candidates_for(facts, work)
+    def _stacked(self, shop: Workshop, facts: Facts) -> Outcome:
+        candidates = candidates_for(facts, shop.work)
         if self.base is None:
             candidates = [candidate for candidate in candidates if candidate.kind == "network"]
         elif self.base != "auto":
             own = Candidate(type(self.base).__name__, "own", "values")
             candidates = [own, *(candidate for candidate in candidates if candidate.kind == "network")]
-        self.forms_ = Forms(make_forms(facts), _names_of(plan, table))
-        scratch = None if self.state_file is None else Path(self.state_file)
-        own_model = None if isinstance(self.base, str) else self.base
-        shop = Workshop(
-            self.forms_, table, labels, folds, self._training(), work, seed, own=own_model, scratch=scratch, say=say
-        )
-        found = follow_recipe(shop, candidates)
-        self.members_, self.stack_ = found.members, found.stack
-        self.member_logits_: list[NDArray[np.float32]] | None = [t.astype(np.float32) for t in found.member_logits]
-        self._learned_from = labels
-        self.recipe_ = Recipe(columns, folds.how, work, found.entries, logit_loss(labels, found.left_out))
-        say(self.recipe_.stack_line())
-        self.law_ = None
-        kept = [candidate.form for candidate, _ in self.members_]
-        if self.joint and facts.n_labels > 1 and self.target_ == "labels":
-            say("which labels go together")
-            self.gate_ = _gate_form(facts)
-            gates = self._gates(None if self.gate_ is None else shop.forms.learn(self.gate_, table), found.left_out)
-            self.law_ = JointLaw.learn(
-                found.left_out,
-                gates,
-                labels,
-                held=folds.of_row,
-                graph=self._label_graph(labels),
-                training=self._training(),
-                seed=seed,
-                effort=work.law_effort,
-            )
-            self.recipe_.together = _law_line(self.law_)
-            say(self.recipe_.together)
-            kept += [] if self.gate_ is None else [self.gate_]
-        self.forms_.forget_tables(kept)
-        self.left_out_: NDArray[np.float64] | None = expit(found.left_out)
+        return follow_recipe(shop, candidates)
 
-    def _tune_thresholds(self, train: Rows, held: Rows | None) -> dict[str, float]:
-        if held is not None:
-            return super()._tune_thresholds(train, held)
-        return tune_thresholds(train.observed(), np.asarray(self.left_out_))
+    def _own_model(self) -> Any:
+        return None if isinstance(self.base, str) else self.base
 
-    # Predicting -------------------------------------------------------------------------------------------
+    def _scratch(self) -> Path | None:
+        return None if self.state_file is None else Path(self.state_file)
 
-    def _probs(self, features: Any) -> NDArray[np.floating[Any]]:
-        if self.single_ is not None:
-            return self.single_._probs(features)
-        probs: NDArray[np.floating[Any]] = expit(self._logits(features)).astype(np.float32)
-        return probs
-
-    def _logits(self, features: Any) -> NDArray[np.float64]:
-        """Return stacked logits of rows as the column plan makes them."""
-        if features.shape[0] == 0:
-            return np.zeros((0, self.n_labels_))
-        forms: dict[str, Any] = {}
-        for candidate, _ in self.members_:
-            if candidate.form not in forms:
-                forms[candidate.form] = self.forms_.makers[candidate.form].transform(features)
-        return self.stack_.logits([mean_logits(members, forms[c.form]) for c, members in self.members_])
-
-    # Labels together --------------------------------------------------------------------------------------
-
-    def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | None:
-        if isinstance(self.graph, str):
-            require_choice("graph", self.graph, ("complete", "cooccurrence"))
-            return None if self.graph == "complete" else cooccurrence_graph(labels)
-        return check_graph(np.asarray(self.graph), self.n_labels_)
-
-    def _gates(self, form: Any, logits: NDArray[np.float64]) -> NDArray[Any]:
-        """Return what may change how labels speak to each other: features, or what these say of the labels."""
-        return expit(logits) if form is None else np.asarray(form)
-
-    def _base(self, features: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        """Return stacked logits of rows, and what changes the edges between labels."""
-        logits = self._logits(features)
-        form = None if self.gate_ is None else self.forms_.makers[self.gate_].transform(features)
-        return logits, self._gates(form, logits)
-
-    @property
-    def conditional(self) -> bool:  # type: ignore[override]  # others know it before they are fitted
-        """Whether known labels can be given for a prediction of the others."""
-        single = getattr(self, "single_", None)
-        return bool(single.conditional) if single is not None else self.joint
-
-    def log_likelihood(self, X: Any, y: Any, n_orders: int = 4) -> NDArray[np.float64]:
-        """Log likelihood of whole label sets: of each label given those before it, over a few random orders.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
-            Features, columns as in training.
-        y : array or DataFrame of shape (n_samples, n_labels)
-            0, 1, or NaN for labels that are left out.
-        n_orders : int
-            Orders of the labels; the likelihood is the mean over them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            In nats; higher is better.
-        """
-        check_is_fitted(self)
-        require_count("n_orders", n_orders)
-        self._require_label_table("log_likelihood")
-        if self.single_ is not None:
-            raise ConfigError(
-                f"log_likelihood must go with recipe 'auto'; got {self.recipe!r}, which has no joint law. Train anew."
-            )
-        features = self._read(X)
-        labels = self._check_labels(y, reset=False)
-        if self.law_ is not None:
-            return self.law_.log_likelihood(*self._base(features), labels, n_orders)
-        odds = self._logits(features)
-        likelihood: NDArray[np.float64] = np.nansum(labels * odds - np.logaddexp(0, odds), axis=1)
-        return likelihood
+    def _wants_law(self) -> bool:
+        return self.joint
 
     # Parts ------------------------------------------------------------------------------------------------
 
@@ -413,6 +215,7 @@ class HotVAEClassifier(LabelClassifier):
                 "model must have been fitted here to be taken apart; got one read from a file. Fit it anew."
             )
         part = copy(self)
+        part.out_of_fold_ = None
         part.law_ = None  # what labels say of each other was learned on all members together
         part.members_ = [members[i] for i in kept]
         part.member_logits_ = [self.member_logits_[i] for i in kept]
@@ -434,8 +237,7 @@ class HotVAEClassifier(LabelClassifier):
 
     def _fit_single(self, X: Any, y: Any, validation: Any) -> Self:
         """Train the network alone, and speak for it."""
-        kind = _what_rows_are(X) if self.rows == "auto" else self.rows
-        own: dict[str, Any] = {"encoder": _OF_COLUMN[kind]} if kind in _OF_COLUMN else {}
+        own: dict[str, Any] = {"encoder": OF_COLUMN[self.rows_]} if self.rows_ in OF_COLUMN else {}
         if self.recipe == "paper":
             single = HotVAENetwork.from_recipe("paper", **own)
         else:
@@ -446,35 +248,46 @@ class HotVAEClassifier(LabelClassifier):
         for name in _SHARED:
             if hasattr(single, name):
                 setattr(self, name, getattr(single, name))
-        self.rows_, self.single_, self.left_out_, self.member_logits_ = kind, single, None, None
+        self.single_, self.left_out_, self.member_logits_ = single, None, None
         return self
+
+    @property
+    def conditional(self) -> bool:  # type: ignore[override]  # others know it before they are fitted
+        """Whether known labels can be given for a prediction of the others."""
+        single = getattr(self, "single_", None)
+        return bool(super().conditional if single is None else single.conditional)
+
+    @property
+    def draws_jointly(self) -> bool:
+        """Whether labels depend on each other in the draws of the model."""
+        return super().draws_jointly if self.single_ is None else self.single_.draws_jointly
 
     def _read(self, X: Any) -> Any:
         return super()._read(X) if self.single_ is None else self.single_._read(X)
 
+    def _probs(self, features: Any) -> NDArray[np.floating[Any]]:
+        return super()._probs(features) if self.single_ is None else self.single_._probs(features)
+
+    def _law_rows(self, features: Any) -> LawRows | None:
+        return super()._law_rows(features) if self.single_ is None else None
+
     def _probs_given(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
-        if self.single_ is not None:
-            return self.single_._probs_given(features, given)
-        if self.law_ is None:
-            raise ConfigError(
-                f"given must go with a model that has learned which labels go together; got joint={self.joint} with "
-                f"{self.n_labels_} labels. Train it anew with joint=True on a table of labels."
-            )
-        logits, gates = self._base(features)
-        probs: NDArray[np.floating[Any]] = expit(self.law_.logits(logits, gates, given)).astype(np.float32)
-        return probs
+        if self.single_ is None:
+            return super()._probs_given(features, given)
+        return self.single_._probs_given(features, given)
+
+    def _log_likelihood(self, features: Any, labels: NDArray[np.float32], n_orders: int) -> NDArray[np.float64]:
+        if self.single_ is None:
+            return super()._log_likelihood(features, labels, n_orders)
+        return self.single_._log_likelihood(features, labels, n_orders)
 
     def _draw_blocks(
         self, features: Any, given: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
     ) -> Iterator[NDArray[np.int8]]:
-        if self.single_ is not None:
-            blocks: Iterator[NDArray[np.int8]] = self.single_._draw_blocks(features, given, sizes, random)
-            return blocks
-        if self.law_ is None:
+        if self.single_ is None:
             return super()._draw_blocks(features, given, sizes, random)
-        logits, gates = self._base(features)
-        law = self.law_
-        return (law.sample(logits, gates, size, random, given) for size in sizes)
+        blocks: Iterator[NDArray[np.int8]] = self.single_._draw_blocks(features, given, sizes, random)
+        return blocks
 
     # Saving -----------------------------------------------------------------------------------------------
 
@@ -486,61 +299,19 @@ class HotVAEClassifier(LabelClassifier):
         if self.single_ is not None:
             notes, tensors = self.single_._learned()
             return notes | {"rows": self.rows_, "single": self.single_._plain_parameters()}, tensors
-        tensors = {}
-        members = []
-        for i, (candidate, fitted) in enumerate(self.members_):
-            members.append(
-                {
-                    "name": candidate.name,
-                    "kind": candidate.kind,
-                    "form": candidate.form,
-                    "settings": dict(candidate.settings),
-                    "n_epochs": [member.n_epochs for member in fitted],
-                }
-            )
-            for j, member in enumerate(fitted):
-                tensors |= {f"member.{i}.{j}.{name}": tensor for name, tensor in member.tensors().items()}
-        notes = {
-            "rows": self.rows_,
-            "members": members,
-            "forms": {name: maker.state() for name, maker in self.forms_.makers.items()},
-            "stack": self.stack_.state(),
-            "recipe": self.recipe_.state(),
-            "law": None,
-        }
-        if self.law_ is not None:
-            notes["law"] = {"gate": self.gate_, **self.law_.notes()}
-            tensors |= {f"law.{name}": tensor for name, tensor in self.law_.tensors().items()}
-        return notes, tensors
+        return super()._learned()
 
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        self.single_, self.rows_ = None, config["rows"]
-        self.left_out_, self.member_logits_ = None, None
+        self.single_ = None
         if "single" in config:
+            self.rows_, self.left_out_, self.member_logits_ = config["rows"], None, None
             self.single_ = HotVAENetwork._from_plain(restored_parameter(config["single"]))
             for name in _SHARED:
                 if hasattr(self, name):
                     setattr(self.single_, name, getattr(self, name))
             self.single_._restore(config, tensors)
             return
-        self.recipe_ = Recipe.from_state(config["recipe"])
-        self.forms_ = Forms({name: FeatureScaler.from_state(state) for name, state in config["forms"].items()})
-        self.members_ = []
-        for i, entry in enumerate(config["members"]):
-            settings = {name: tuple(v) if isinstance(v, list) else v for name, v in entry["settings"].items()}
-            candidate = Candidate(entry["name"], entry["kind"], entry["form"], settings)
-            fitted: list[Member] = []
-            for j, n_epochs in enumerate(entry["n_epochs"]):
-                start = f"member.{i}.{j}."
-                own = {name.removeprefix(start): tensors[name] for name in tensors if name.startswith(start)}
-                fitted.append(restore_member(candidate, own, n_epochs))
-            self.members_.append((candidate, fitted))
-        self.stack_ = Stack.from_state(config["stack"], len(self.members_), self.n_labels_)
-        self.law_ = None
-        if config["law"] is not None:
-            self.gate_ = config["law"]["gate"]
-            own = {name.removeprefix("law."): tensors[name] for name in tensors if name.startswith("law.")}
-            self.law_ = JointLaw.from_tensors(own, config["law"], self.n_threads)
+        super()._restore(config, tensors)
 
 
 # What a fitted classifier knows of its tables, whoever has learned it.
@@ -555,71 +326,3 @@ _SHARED = (
     "features_",
     "thresholds_",
 )
-_COLUMN_LINE = {"text": "1 column of texts, as weighted words", "molecules": "1 column of molecules, as their elements"}
-
-
-def _say_nothing(line: str) -> None:
-    return None
-
-
-def _facts(plan: RowTransformer, table: Any, n_labels: int) -> Facts:
-    n_rows, n_columns = table.shape
-    if isinstance(plan, ColumnPlan):
-        return Facts(n_rows, n_columns, n_labels, plan.is_binary or plan.is_sparse, plan.places, plan.degrees)
-    return Facts(n_rows, n_columns, n_labels, is_bag=True)
-
-
-def _gate_form(facts: Facts) -> str | None:
-    """Return the form of the features that changes edges between labels; None where it would be too wide."""
-    return "scaled" if not facts.is_bag and facts.n_columns <= _MOST_GATES else None
-
-
-def _law_line(law: JointLaw) -> str:
-    """Say in a line what was learned of labels together."""
-    if law.messages is None:
-        return "labels together: messages do not help on rows held out; labels are independent"
-    chosen = next(score for score in reversed(law.scores) if score.get("chosen"))
-    return (
-        f"labels together: {law.messages.config.n_rounds} rounds of messages; joint log likelihood per label "
-        f"{-chosen['nll']:.4f} on rows held out, {-chosen['independent']:.4f} if labels were independent"
-    )
-
-
-def _names_of(plan: RowTransformer, table: Any) -> tuple[str, ...] | None:
-    return plan.columns_out if isinstance(plan, ColumnPlan) and isinstance(table, np.ndarray) else None
-
-
-def _numbers(table: Any) -> NDArray[Any]:
-    """Return a table of which some columns are wanted as numbers, by their places."""
-    values: NDArray[Any] = table.to_numpy() if isinstance(table, pd.DataFrame) else table
-    return values
-
-
-def _tables_of(data: Dataset, where: Any) -> tuple[Any, pd.DataFrame, Any]:
-    """Return features with the coordinates among them, labels, and the columns of the coordinates."""
-    if data.coordinates is not None and where is None:
-        where = data.coordinate_names
-        if not set(where) <= set(data.feature_names):
-            data = data.with_coordinates_as_features()
-    features, labels = named_tables(data)
-    return features, labels, where
-
-
-def _what_rows_are(X: Any) -> RowsAre:
-    """Tell a table from one column of texts or molecules."""
-    column = X.iloc[:, 0] if isinstance(X, pd.DataFrame) and X.shape[1] == 1 else X
-    if isinstance(column, pd.DataFrame) or sparse.issparse(column):
-        return "table"
-    values = np.asarray(column, dtype=object)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    texts = [value for value in values.ravel() if isinstance(value, str)]
-    # Few different words in many rows are a category.
-    if values.ndim != 1 or len(texts) < 0.5 * len(values) or len(set(texts)) <= 0.5 * len(values):
-        return "table"
-    for smiles in texts[:_LOOKED_AT]:
-        try:
-            atoms_of(smiles)
-        except DataError:
-            return "text"
-    return "molecules"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -241,6 +242,8 @@ class JointLaw:
         random: np.random.Generator,
         given: ArrayLike | None = None,
         n_blocks: int | None = None,
+        *,
+        same_dice: bool = False,
     ) -> NDArray[np.int8]:
         """Draw whole label sets, label after label or block after block, each given those before it.
 
@@ -256,6 +259,8 @@ class JointLaw:
             Labels that every draw has; NaN elsewhere.
         n_blocks : int, optional
             Blocks of labels; by default as many as lose little (``block_loss``). The number of labels is exact.
+        same_dice : bool
+            Give every row the same orders and dice: draws of a row then do not depend on the other rows.
 
         Returns
         -------
@@ -266,7 +271,8 @@ class JointLaw:
         n_rows, n_labels = base.shape
         drawn = np.empty((n_draws, n_rows, n_labels), dtype=np.int8)
         if self.messages is None:
-            present = random.random(drawn.shape, dtype=np.float32) < _sigmoid(rows.base_logits)
+            shape = (n_draws, 1, n_labels) if same_dice else drawn.shape
+            present = random.random(shape, dtype=np.float32) < _sigmoid(rows.base_logits)
             drawn[:] = np.where(np.isnan(rows.observed()), present, rows.observed())
             return drawn
         n_blocks = min(n_labels, self.n_blocks if n_blocks is None else n_blocks)
@@ -275,9 +281,10 @@ class JointLaw:
         with torch_threads(self.n_threads), torch.inference_mode():
             for start in range(0, n_rows, step):
                 some = rows[np.arange(start, min(start + step, n_rows))]
+                dice = deepcopy(random) if same_dice else random
                 for part in np.array_split(np.arange(n_draws), n_parts):
-                    blocks = np.array_split(random.permutation(n_labels), n_blocks)
-                    drawn[part, start : start + step] = _draw(self.messages, some, len(part), blocks, random)
+                    blocks = np.array_split(dice.permutation(n_labels), n_blocks)
+                    drawn[part, start : start + step] = _draw(self.messages, some, len(part), blocks, dice, same_dice)
         return drawn
 
     def tensors(self) -> dict[str, Tensor]:
@@ -510,17 +517,23 @@ def _last_round(messages: Messages) -> Callable[[Tensor, Tensor, Tensor], Tensor
 
 
 def _draw(
-    messages: Messages, rows: Rows, n_draws: int, blocks: list[NDArray[np.intp]], random: np.random.Generator
+    messages: Messages,
+    rows: Rows,
+    n_draws: int,
+    blocks: list[NDArray[np.intp]],
+    random: np.random.Generator,
+    same_dice: bool = False,
 ) -> NDArray[np.int8]:
     """Draws of some rows, all through the same blocks of labels."""
     features, fixed, base = (torch.from_numpy(np.asarray(p)) for p in (rows.features, rows.labels, rows.base_logits))
     state = fixed.repeat(n_draws, 1, 1)
     for block in map(torch.from_numpy, blocks):
         free = torch.isnan(fixed[:, block])
-        if not bool(free.any()):
+        if not same_dice and not bool(free.any()):
             continue
         probs = messages(base, features, state)[-1][..., block].sigmoid()
-        dice = torch.from_numpy(random.random(probs.shape, dtype=np.float32))
+        shape = (n_draws, 1, len(block)) if same_dice else probs.shape
+        dice = torch.from_numpy(random.random(shape, dtype=np.float32))
         state[..., block] = torch.where(free, (dice < probs).to(state.dtype), state[..., block])
     drawn: NDArray[np.int8] = state.to(torch.int8).numpy()
     return drawn

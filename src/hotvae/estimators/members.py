@@ -210,15 +210,18 @@ class OwnMember:
     def fit(cls, model: Any, train: Rows, seed: int) -> OwnMember:
         """Fit a copy of it."""
         labels = train.observed()
-        if np.isnan(labels).any():
+        has_gaps = bool(np.isnan(labels).any())
+        if has_gaps and not getattr(model, "accepts_missing_labels", False):
             raise ConfigError(
-                "base must be one of our own where labels have gaps; got a scikit-learn classifier. Use base='auto'."
+                f"base must be one of our own where labels have gaps; got {type(model).__name__}. Use HotVAEClassifier "
+                "with base='auto', or a classifier of hotvae that takes gaps."
             )
         fitted = clone(model)
         if "random_state" in fitted.get_params(deep=False) and fitted.random_state is None:
             fitted.set_params(random_state=seed)
-        fitted.fit(train.features, labels[:, 0] if labels.shape[1] == 1 else labels.astype(np.int64))
-        return cls(fitted, labels.mean(axis=0, dtype=np.float64))
+        table = labels if has_gaps else labels.astype(np.int64)
+        fitted.fit(train.features, table[:, 0] if labels.shape[1] == 1 and not has_gaps else table)
+        return cls(fitted, np.nanmean(labels, axis=0, dtype=np.float64))
 
     def logits(self, features: Any) -> NDArray[Any]:
         """Return logits of shape (n_rows, n_labels)."""
@@ -238,8 +241,9 @@ class OwnMember:
     def tensors(self) -> dict[str, Tensor]:
         """Refuse: a file could only hold it as code."""
         raise ModelError(
-            f"base must be 'auto' or None to be saved; got {type(self.model).__name__}, which a file can hold only as "
-            "code that runs when it is read. Keep the model in memory, or train with base='auto'."
+            f"base must be one of hotvae's own to be saved; got {type(self.model).__name__}, which a file can hold "
+            "only as code that runs when it is read. Keep the model in memory, or train a HotVAEClassifier with "
+            "base='auto'."
         )
 
 

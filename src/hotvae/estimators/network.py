@@ -377,6 +377,16 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
             return super()._draw_blocks(rows, given, sizes, random)
         return self.communities_.draw(self._scores(rows), given, sizes, random, self._given_scores(rows, given))
 
+    @property
+    def draws_jointly(self) -> bool:
+        """Whether labels depend on each other in the draws of the model."""
+        return getattr(self, "communities_", None) is not None
+
+    def _log_likelihood(self, rows: Rows, labels: NDArray[np.float32], n_orders: int) -> NDArray[np.float64]:
+        if self.communities_ is None:
+            return super()._log_likelihood(rows, labels, n_orders)
+        return self.communities_.log_likelihood(self._scores(rows), labels)
+
     def _given_scores(self, rows: Rows, given: NDArray[np.float32] | None) -> NDArray[Any] | None:
         """Return the probit of probabilities given labels, where the network says so itself."""
         return None

@@ -619,7 +619,25 @@ def follow_recipe(shop: Workshop, candidates: Sequence[Candidate]) -> Outcome:
     -------
     Outcome
     """
-    chosen, entries = race(shop, candidates)
+    return fit_chosen(shop, *race(shop, candidates))
+
+
+def fit_chosen(shop: Workshop, chosen: Sequence[Candidate], entries: list[Entry]) -> Outcome:
+    """Fit what was chosen on all folds, stack it, and fit it on all rows.
+
+    Parameters
+    ----------
+    shop : Workshop
+        Fits.
+    chosen : sequence of Candidate
+        Who is stacked.
+    entries : list of Entry
+        What became of each candidate so far; their outcomes, weights and seconds are filled in.
+
+    Returns
+    -------
+    Outcome
+    """
     found: dict[str, NDArray[np.float64]] = {}
     whole: dict[str, list[Member]] = {}
     n_rows, n_labels = shop.labels.shape

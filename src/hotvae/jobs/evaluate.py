@@ -19,7 +19,6 @@ from pandas.api.types import is_numeric_dtype
 from hotvae.data.dataset import close_names
 from hotvae.data.frames import read_frame, write_table
 from hotvae.errors import ConfigError, DataError, listed
-from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.registry import load_model
 from hotvae.jobs.predict import check_out, predict_rows, sample_rows
 from hotvae.jobs.table_needs import TableNeeds, check_unique_ids, model_card
@@ -164,7 +163,7 @@ def _judge_model(
         labels,
         predict_rows(model, features),
         sample_rows(model, features, n_draws, seed) if n_draws else (),
-        "whole communities, from the model" if draws_jointly(model) else alone,
+        "whole communities, from the model" if model.draws_jointly else alone,
         same_name=table.name == model_card(model).get("table"),
     )
 
@@ -417,11 +416,6 @@ def draw_independently(probs: NDArray[Any], n_draws: int, seed: int) -> Iterator
     size = max(1, _CELLS_PER_BLOCK // max(1, probs.size))
     for start in range(0, n_draws, size):
         yield random.random((min(size, n_draws - start), *probs.shape)) < probs
-
-
-def draws_jointly(model: LabelClassifier) -> bool:
-    """Say whether labels depend on each other in the draws of a model, fitted or not."""
-    return type(model)._draw_blocks is not LabelClassifier._draw_blocks
 
 
 def score_communities(

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hotvae.data.frames import write_table
-from hotvae.errors import ConfigError, DataError
+from hotvae.errors import ConfigError, DataError, listed
 from hotvae.estimators.base import LabelClassifier
+from hotvae.estimators.decisions import OBJECTIVES, check_empty
 from hotvae.estimators.registry import load_model
 from hotvae.estimators.thresholds import apply_thresholds
 from hotvae.jobs.table_needs import TableNeeds
-from hotvae.metrics import find_metric
+from hotvae.metrics import METRICS, find_metric
 
 # Rows that are read, predicted and written at a time: 100 labels of as many rows are 26 MB.
 STREAM_ROWS = 65_536
@@ -46,6 +47,8 @@ class PredictionRun:
         Probabilities from here on became 1.
     n_given, n_rows_given : int
         Labels that were given, and the rows they are in.
+    lists : BestLists or None
+        What the lists are best for, where they were wanted.
     """
 
     files: tuple[Path, ...]
@@ -55,6 +58,55 @@ class PredictionRun:
     threshold: float | None = None
     n_given: int = 0
     n_rows_given: int = 0
+    lists: "BestLists | None" = None
+
+
+@dataclass(frozen=True)
+class BestLists:
+    """Which list of labels is wanted for each row.
+
+    Attributes
+    ----------
+    objective : str
+        What it should be best for: ``"hamming"``, ``"f1"``, ``"jaccard"``, ``"subset"``, or a measure with a tuned
+        threshold.
+    empty : {1, 0}
+        What an empty list counts where no label is present, for F1 and Jaccard.
+    n_draws : int
+        Draws of whole label sets that decide where labels depend on each other.
+    """
+
+    objective: str
+    empty: int = 1
+    n_draws: int = 200
+
+    def of(self, model: LabelClassifier, features: Any, given: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return the lists as 0 and 1."""
+        found = model.predict(
+            _without_names(model, features),
+            objective=self.objective,
+            given=given,
+            n_draws=self.n_draws,
+            empty=self.empty,
+        )
+        lists: NDArray[Any] = found.astype("int8")
+        return lists
+
+    def check(self, model: LabelClassifier, model_folder: str | Path) -> None:
+        """Refuse an unknown objective before any row is read."""
+        check_empty(self.empty)
+        if model.target_ != "labels":
+            raise ConfigError(
+                f"--list must go with a model of labels; got one of classes ({model_folder}). Leave it out."
+            )
+        if self.objective not in OBJECTIVES:
+            known = [name for name in METRICS if METRICS[name].needs == "predictions"]
+            if self.objective not in known:
+                raise ConfigError(
+                    f"--list must be one of {listed(OBJECTIVES)} or a measure of predictions ({listed(known)}); got "
+                    f"{self.objective!r}. Choose one of them."
+                )
+            find_threshold(model, self.objective, None)
 
 
 def predict_table(
@@ -64,6 +116,7 @@ def predict_table(
     *,
     binary: str | None = None,
     threshold: float | None = None,
+    lists: BestLists | None = None,
     given: str | Path | None = None,
     ignore_unknown: bool = False,
     id_column: str | None = None,
@@ -87,6 +140,8 @@ def predict_table(
         Also write 0/1 labels at the threshold tuned for this measure, to a file beside ``out``.
     threshold : float, optional
         Instead, write them at this threshold.
+    lists : BestLists, optional
+        Also write the list of labels of each row that is best for an objective, as 0 and 1, to a file beside ``out``.
     given : path, optional
         Table of labels that are known beforehand; see :meth:`TableNeeds.read_given`.
     ignore_unknown, id_column, encoding, decimal
@@ -118,13 +173,16 @@ def predict_table(
     import pyarrow.parquet
 
     source, target = Path(table), Path(out)
-    binary_out = _binary_file(target) if binary is not None or threshold is not None else None
-    files = (target,) if binary_out is None else (target, binary_out)
+    binary_out = _file_beside(target, "binary") if binary is not None or threshold is not None else None
+    list_out = None if lists is None else _file_beside(target, "list")
+    files = tuple(path for path in (target, binary_out, list_out) if path is not None)
     check_out(files, force)
     model = load_model(model_folder)
     if threads is not None:  # models without this setting have one thread
         model.change_settings(n_threads=threads)
     cut = find_threshold(model, binary, threshold)
+    if lists is not None:
+        lists.check(model, model_folder)
     columns = model.label_names_ if model.target_ == "labels" else model.classes_
     if given is None and source.suffix.lower() in _PARQUET and target.suffix.lower() in _PARQUET:
         n_rows = predict_stream(
@@ -135,10 +193,12 @@ def predict_table(
             ignore_unknown=ignore_unknown,
             threshold=cut,
             binary_out=binary_out,
+            lists=lists,
+            list_out=list_out,
             progress=progress,
         )
         first = pyarrow.parquet.read_schema(target).names[0]
-        return PredictionRun(files, n_rows, len(columns), first, cut)
+        return PredictionRun(files, n_rows, len(columns), first, cut, lists=lists)
     if given is not None and model.target_ != "labels":
         raise ConfigError(f"--given must go with a model of labels; got one of classes ({model_folder}). Leave it out.")
     needs = TableNeeds.of_model(model)
@@ -150,17 +210,19 @@ def predict_table(
     write_table(prediction_table(ids, probs, columns), target)
     if cut is not None and binary_out is not None:
         write_table(prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns), binary_out)
+    if lists is not None and list_out is not None:
+        write_table(prediction_table(ids, lists.of(model, features, labels), columns), list_out)
     is_given = np.zeros(probs.shape, dtype=bool) if labels is None else ~np.isnan(labels)
     counts = int(is_given.sum()), int(is_given.any(axis=1).sum())
-    return PredictionRun(files, len(probs), len(columns), str(ids.name), cut, *counts)
+    return PredictionRun(files, len(probs), len(columns), str(ids.name), cut, *counts, lists)
 
 
-def _binary_file(out: Path) -> Path:
+def _file_beside(out: Path, what: str) -> Path:
     """Name the file of 0/1 labels beside that of the probabilities."""
     longest_first = sorted(OUT_SUFFIXES, key=len, reverse=True)
     suffix = next((end for end in longest_first if out.name.lower().endswith(end)), "")
     stem_length = len(out.name) - len(suffix)
-    return out.with_name(f"{out.name[:stem_length]}_binary{out.name[stem_length:]}")
+    return out.with_name(f"{out.name[:stem_length]}_{what}{out.name[stem_length:]}")
 
 
 def check_out(paths: Iterable[Path], force: bool) -> None:
@@ -235,6 +297,8 @@ def predict_stream(
     ignore_unknown: bool = False,
     threshold: float | None = None,
     binary_out: str | Path | None = None,
+    lists: BestLists | None = None,
+    list_out: str | Path | None = None,
     rows_at_once: int = STREAM_ROWS,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
@@ -254,6 +318,8 @@ def predict_stream(
         With ``binary_out``: probabilities above it become 1.
     binary_out : path, optional
         Parquet file of 0/1 labels.
+    lists, list_out : BestLists and path, optional
+        Which list of each row is wanted, and the Parquet file they go to.
     rows_at_once : int
         Rows of a piece; memory grows with it, not with the table.
     progress : callable, optional
@@ -288,7 +354,8 @@ def predict_stream(
             raise DataError(f"table must have at least 1 row; got 0 rows in {str(source)!r}. Check the file.")
         needs = TableNeeds.of_model(model)
         parts = target.with_name(f".{target.name}.parts")
-        settings = [id_column, ignore_unknown, threshold, binary_out is not None, rows_at_once, needs.features]
+        wanted = None if lists is None else asdict(lists)
+        settings = [id_column, ignore_unknown, threshold, binary_out is not None, wanted, rows_at_once, needs.features]
         _open_parts(parts, _stream_identity(model, source, settings))
         columns = model.label_names_ if model.target_ == "labels" else model.classes_
         n_parts = -(-n_rows // rows_at_once)
@@ -297,10 +364,13 @@ def predict_stream(
         for number, frame in enumerate(_pieces(file, rows_at_once)):
             piece = parts / f"{number:06d}.parquet"
             start = number * rows_at_once
+            own_lists = parts / f"{number:06d}.list.parquet"
             if not piece.exists():
                 features, ids = needs.features_of(
                     frame(), id_column=id_column, ignore_unknown=ignore_unknown, source=source.name, first_row=start
                 )
+                if lists is not None:
+                    write_table(prediction_table(ids, lists.of(model, features), columns), own_lists)
                 write_table(prediction_table(ids, predict_rows(model, features), columns), piece)
             if progress is not None:
                 progress(min(start + rows_at_once, n_rows), n_rows)
@@ -308,6 +378,8 @@ def predict_stream(
     _join_parts(finished, target, None)
     if binary_out is not None and threshold is not None:
         _join_parts(finished, Path(binary_out), threshold)
+    if lists is not None and list_out is not None:
+        _join_parts([part.with_suffix(".list.parquet") for part in finished], Path(list_out), None)
     shutil.rmtree(parts)
     return int(n_rows)
 

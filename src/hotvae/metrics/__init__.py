@@ -22,6 +22,13 @@ from hotvae.metrics.ecology import (
     richness_coverage,
     site_pairs,
 )
+from hotvae.metrics.joint import (
+    JointScores,
+    example_jaccard,
+    joint_scores,
+    known_part,
+    unknown_losses,
+)
 from hotvae.metrics.multilabel import (
     METRICS,
     THRESHOLDS,
@@ -59,6 +66,7 @@ __all__ = [
     "EcologyMeasure",
     "EcologyScores",
     "Ensemble",
+    "JointScores",
     "Metric",
     "ReliabilityCurve",
     "Score",
@@ -72,8 +80,11 @@ __all__ = [
     "ensemble_discrimination",
     "ensemble_precision",
     "example_f1",
+    "example_jaccard",
     "find_metric",
     "hamming_accuracy",
+    "joint_scores",
+    "known_part",
     "label_auc",
     "label_average_precision",
     "log_loss",
@@ -96,4 +107,5 @@ __all__ = [
     "site_pairs",
     "subset_accuracy",
     "threshold_curves",
+    "unknown_losses",
 ]

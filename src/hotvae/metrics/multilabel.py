@@ -177,7 +177,7 @@ def check_probs(probs: npt.ArrayLike, shape: tuple[int, ...] | None = None) -> n
     return table
 
 
-def _check_predictions(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> tuple[LabelCells, BoolArray]:
+def check_predictions(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> tuple[LabelCells, BoolArray]:
     """Return the labels' masks and the predicted, observed cells."""
     cells = check_labels(labels)
     table = _table("predictions", predictions)
@@ -195,7 +195,8 @@ def _check_probs_of(labels: npt.ArrayLike, probs: npt.ArrayLike) -> tuple[LabelC
     return cells, check_probs(probs, cells.positive.shape)
 
 
-def _check_empty(empty: str) -> float:
+def check_empty(empty: str) -> float:
+    """Return what a row with no true and no predicted label counts as: 1, 0, or NaN to be dropped."""
     if empty not in _EMPTY_ROW:
         raise ConfigError(f"empty must be one of {listed(_EMPTY_ROW)}; got {empty!r}.")
     return _EMPTY_ROW[empty]
@@ -214,7 +215,7 @@ def _f1(true_positives: Any, predicted: Any, actual: Any, undefined: float) -> F
     return np.where(total > 0, 2 * true_positives / np.maximum(total, 1), undefined)
 
 
-def _f1_along(axis: int | None, cells: LabelCells, predicted: BoolArray, undefined: float) -> FloatArray:
+def f1_along(axis: int | None, cells: LabelCells, predicted: BoolArray, undefined: float) -> FloatArray:
     """F1 of each row (axis 1) or label (axis 0), NaN without any observed cell; or of all cells together."""
     hits = (cells.positive & predicted).sum(axis=axis)
     values = _f1(hits, predicted.sum(axis=axis), cells.positive.sum(axis=axis), undefined)
@@ -253,9 +254,9 @@ def example_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike, empty: Empty =
     >>> [round(example_f1(labels, predictions, empty), 4) for empty in ("drop", "one", "zero")]
     [0.3333, 0.5556, 0.2222]
     """
-    undefined = _check_empty(empty)
-    cells, predicted = _check_predictions(labels, predictions)
-    return mean_of_known(_f1_along(1, cells, predicted, undefined))
+    undefined = check_empty(empty)
+    cells, predicted = check_predictions(labels, predictions)
+    return mean_of_known(f1_along(1, cells, predicted, undefined))
 
 
 def micro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
@@ -270,8 +271,8 @@ def micro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
     >>> micro_f1([[1, 1], [0, 0], [1, 0]], [[1, 0], [0, 0], [0, 0]])
     0.5
     """
-    cells, predicted = _check_predictions(labels, predictions)
-    return float(_f1_along(None, cells, predicted, 0.0))
+    cells, predicted = check_predictions(labels, predictions)
+    return float(f1_along(None, cells, predicted, 0.0))
 
 
 def macro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike, zero_division: float = 0.0) -> float:
@@ -294,8 +295,8 @@ def macro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike, zero_division: f
     0.3333
     """
     _check_zero_division(zero_division)
-    cells, predicted = _check_predictions(labels, predictions)
-    return mean_of_known(_f1_along(0, cells, predicted, zero_division))
+    cells, predicted = check_predictions(labels, predictions)
+    return mean_of_known(f1_along(0, cells, predicted, zero_division))
 
 
 def hamming_accuracy(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
@@ -308,7 +309,7 @@ def hamming_accuracy(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float
     >>> hamming_accuracy([[1, np.nan], [0, 1], [0, 0]], [[1, 1], [0, 0], [0, 0]])
     0.8
     """
-    cells, predicted = _check_predictions(labels, predictions)
+    cells, predicted = check_predictions(labels, predictions)
     n_observed = int(cells.observed.sum())
     return (n_observed - int((predicted != cells.positive).sum())) / n_observed
 
@@ -323,7 +324,7 @@ def subset_accuracy(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
     >>> subset_accuracy([[1, np.nan], [0, 1], [np.nan, np.nan]], [[1, 1], [0, 0], [0, 0]])
     0.5
     """
-    cells, predicted = _check_predictions(labels, predictions)
+    cells, predicted = check_predictions(labels, predictions)
     exact = (predicted == cells.positive).all(axis=1)
     return float(exact[cells.observed.any(axis=1)].mean())
 
@@ -780,7 +781,7 @@ def threshold_curves(
     >>> threshold_curves([[1, 0], [0, 1]], [[0.8, 0.3], [0.1, 0.6]], [0.2, 0.5, 0.7]).micro_f1.round(4)
     array([0.8   , 1.    , 0.6667])
     """
-    undefined_row = _check_empty(empty)
+    undefined_row = check_empty(empty)
     _check_zero_division(zero_division)
     grid = _check_threshold_grid(thresholds)
     cells, probs = _check_probs_of(labels, probs)
