@@ -228,6 +228,11 @@ def test_run_trials__time_is_over__nothing_started(task, tmp_path):
     assert [trial.state.name for trial in all_in(task, tmp_path / "j")] == ["WAITING"]
 
 
+def test_run_trials__no_trial_ended_in_time__one_is_waited_for(task, tmp_path):
+    run_trials(task, tmp_path / "j", deadline=time.time() - 1, last=later(), n_trials=5)
+    assert [trial.state.name for trial in all_in(task, tmp_path / "j")] == ["COMPLETE"]
+
+
 def test_put_back__killed_processes__tried_once_more_and_the_start_for_ever(task, tmp_path):
     """What kills its process twice does so a third time; but without the start nothing can be compared with."""
     study = open_study(task, tmp_path / "j")

@@ -135,7 +135,8 @@ def _print_found(found: "Found", metric: str) -> None:
     elif found.n_complete > 1 and found.task.n_draws:
         print("no time was left for a second look with other validation rows; a larger --budget would give it")
     for name, value in found.settings.items():
-        print(f"  {name:<22} {value}")
+        if value is not None:
+            print(f"  {name:<22} {value}")
 
 
 def _training(table: Path | None, typed: Mapping[str, Any], settings: TrainSettings, out: Path) -> str:

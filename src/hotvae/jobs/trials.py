@@ -242,6 +242,12 @@ def over_in(study: Study) -> list[FrozenTrial]:
     ]
 
 
+def time_limit(study: Study, deadline: float, last: float | None) -> float:
+    """Return until when trials are run: until ``last``, if given, as long as none has come to its end."""
+    is_any = any(trial.state.name == "COMPLETE" for trial in study.get_trials(deepcopy=False))
+    return deadline if is_any or last is None else last
+
+
 def put_back(study: Study) -> None:
     """End trials of processes that are gone, which would wait for ever, and let them be tried again."""
     from optuna.trial import TrialState
@@ -276,7 +282,13 @@ class _Watcher(Clock):
 
 
 def run_trials(
-    task: Task, journal: str | os.PathLike[str], *, deadline: float, n_trials: int | None = None, number: int = 0
+    task: Task,
+    journal: str | os.PathLike[str],
+    *,
+    deadline: float,
+    last: float | None = None,
+    n_trials: int | None = None,
+    number: int = 0,
 ) -> None:
     """Run trials in this process until the time is over.
 
@@ -288,6 +300,8 @@ def run_trials(
         Where trials are kept.
     deadline : float
         Seconds of ``time.time()`` after which nothing is started.
+    last : float, optional
+        The same as long as no trial has come to its end: without one there is nothing to choose from.
     n_trials : int, optional
         Most trials of the whole study.
     number : int
@@ -297,7 +311,7 @@ def run_trials(
     from optuna.trial import TrialState
 
     study, job, known = open_study(task, journal), _rows(task), all_settings(task.model)
-    while time.time() < deadline:
+    while time.time() < (until := time_limit(study, deadline, last)):
         n_over = len(over_in(study))
         running = len(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
         if n_trials is not None and n_over + running >= n_trials:
@@ -310,7 +324,7 @@ def run_trials(
         shown = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
         trial.set_user_attr("settings", shown)
         try:
-            value = _judge(task, settings, job, _Watcher(trial, task.metric, deadline))
+            value = _judge(task, settings, job, _Watcher(trial, task.metric, until))
         except OutOfTimeError:
             return  # still running in the journal: it is put back
         except optuna.TrialPruned:

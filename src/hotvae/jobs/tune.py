@@ -37,6 +37,7 @@ from hotvae.jobs.trials import (
     over_in,
     put_back,
     start_of,
+    time_limit,
 )
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ def tune(
     deadline, reason = time.time() + budget, ""
     told = {"path": sys.path, "task": task.to_dict(), "journal": str(journal)}
     if n_trials is None or n_before < n_trials:
-        search = told | {"deadline": deadline - _SECOND_LOOK * budget, "n_trials": n_trials}
+        search = told | {"deadline": deadline - _SECOND_LOOK * budget, "last": deadline, "n_trials": n_trials}
         reason = _work(study, [search | {"number": number} for number in range(jobs)], budget, tell)
         put_back(study)
     todo = [
@@ -264,7 +265,7 @@ def _work(study: Study, told: Sequence[Mapping[str, Any]], budget: float, say: S
                 assert worker.stdin is not None  # as asked for above
                 with suppress(BrokenPipeError), worker.stdin as pipe:  # its last words say why
                     json.dump(each, pipe)
-            _watch(study, workers, float(told[0]["deadline"]), budget, say)
+            _watch(study, workers, told[0]["deadline"], told[0].get("last"), budget, say)
             return next(filter(None, map(_last_words, workers, said)), "")
         finally:
             for worker in workers:
@@ -282,20 +283,30 @@ def _last_words(worker: subprocess.Popen[str], said: IO[str]) -> str:
     return lines[-1] if lines else ""
 
 
-def _watch(study: Study, workers: Sequence[subprocess.Popen[str]], deadline: float, budget: float, say: Say) -> None:
+def _watch(
+    study: Study,
+    workers: Sequence[subprocess.Popen[str]],
+    deadline: float,
+    last: float | None,
+    budget: float,
+    say: Say,
+) -> None:
     """Wait for the workers and tell how it goes."""
-    n_told, last = -1, time.time()
-    while any(worker.poll() is None for worker in workers) and time.time() < deadline + (_GRACE - 1) * budget + 5:
+    n_told, told_at, grace = -1, time.time(), (_GRACE - 1) * budget + 5
+    while any(worker.poll() is None for worker in workers):
         time.sleep(0.1)
-        if time.time() - last > _SAY_SECONDS:
-            last = time.time()
-            over = over_in(study)
+        now = time.time()
+        if now > deadline + grace and now > time_limit(study, deadline, last) + grace:
+            return
+        if now - told_at > _SAY_SECONDS:
+            told_at, over = now, over_in(study)
             if len(over) != n_told:
                 n_told = len(over)
                 values = [trial.value for trial in over if trial.state.name == "COMPLETE" and trial.value is not None]
                 best = (max if study.direction.name == "MAXIMIZE" else min)(values) if values else None
                 shown = "none has come to its end" if best is None else f"best {best:.4f}"
-                say(f"{n_told} trials, {shown}; {duration_words(max(0.0, deadline - last))} left")
+                left = max(0.0, time_limit(study, deadline, last) - now)
+                say(f"{n_told} trials, {shown}; {duration_words(left)} left")
 
 
 def found_in(study: Study, task: Task, reason: str = "") -> Found:
