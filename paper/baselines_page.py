@@ -33,12 +33,13 @@ from hotvae import split_dataset, virtual_region
 from hotvae.checkpoint import write_text
 from hotvae.estimators.registry import CLASSIFIERS, find_classifier
 from hotvae.estimators.thresholds import evaluate, evaluate_protocols
+from hotvae.jobs.tune import ONE_THREAD
 from hotvae.metrics import log_loss
 from paper import DOCS, RESULTS
 from paper.cells import timed
 from paper.core import table_rows
 from paper.presets import read_preset
-from paper.runner import ONE_THREAD, versions
+from paper.runner import versions
 from paper.summaries import replace_marked
 
 SHOWN = {"example_f1": "ebF1", "micro_f1": "miF1", "macro_f1": "maF1", "hamming_accuracy": "HA"}

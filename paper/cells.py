@@ -195,7 +195,7 @@ class Parts:
     path: Path | None
 
 
-def read_parts(cell: Cell, recipe: Recipe, draw: int = 0) -> Parts:
+def read_parts(cell: Cell, recipe: Recipe) -> Parts:
     """Read and split the data of a cell.
 
     Parameters
@@ -204,9 +204,6 @@ def read_parts(cell: Cell, recipe: Recipe, draw: int = 0) -> Parts:
         Which data.
     recipe : Recipe
         Which model; one that reads tables only gets words or elements as columns, found in training rows.
-    draw : int
-        0 for the rows of the cell; another number draws as many other validation rows out of those that are not for
-        the test.
 
     Returns
     -------
@@ -225,8 +222,6 @@ def read_parts(cell: Cell, recipe: Recipe, draw: int = 0) -> Parts:
     [30, 10, 10]
     """
     data, split, path = _read(cell)
-    if draw:
-        split = _drawn_again(data, split, draw)
     if recipe.coordinates_as_features:
         data = data.with_coordinates_as_features()
     features = data.features
@@ -245,19 +240,6 @@ def read_parts(cell: Cell, recipe: Recipe, draw: int = 0) -> Parts:
         return taken, data.labels[rows]
 
     return Parts(part(split.train), part(split.validation), part(split.test), split, data.label_names, path)
-
-
-def _drawn_again(data: Dataset, split: Split, draw: int) -> Split:
-    """Draw other validation rows; test rows stay what they are."""
-    rows = np.sort(np.concatenate([split.train, split.validation]))
-    share = len(split.validation) / len(rows)
-    drawn = split_dataset(
-        data.take(rows),
-        kind="stratified" if data.groups is None else "group",
-        fractions=(1 - share, share, 0.0),
-        random_state=draw,
-    )
-    return Split(rows[drawn.train], rows[drawn.validation], split.test)
 
 
 def _region(data: str) -> VirtualRegion | None:

@@ -37,6 +37,7 @@ from hotvae.data.dataset import Dataset
 from hotvae.errors import DataWarning
 from hotvae.estimators.registry import find_classifier
 from hotvae.features import Rows
+from hotvae.jobs.tune import ONE_THREAD
 from hotvae.metrics import known_part, log_loss, mean_auc
 from hotvae.metrics.joint import SURE
 from hotvae.net.conditional import split_labels
@@ -47,7 +48,7 @@ from paper import DOCS, RESULTS
 from paper.baselines_page import done_cells, read_cells
 from paper.cells import timed
 from paper.presets import COORDINATES, PRESET_OF, read_preset
-from paper.runner import ONE_THREAD, versions
+from paper.runner import versions
 from paper.summaries import replace_marked
 
 SETS = ("norberg_butterfly", "bbs2011_wilkinson", "bbs_like_ebird100")

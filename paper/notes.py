@@ -1,7 +1,7 @@
 """What stands under every table: how it is repeated, what it took, what is missing and why."""
 
+from hotvae.jobs.durations import duration_words
 from paper.experiments import Experiment
-from paper.runner import duration_words
 from paper.store import DONE, Store
 from paper.summaries import joined, plural
 

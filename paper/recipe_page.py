@@ -31,12 +31,13 @@ import numpy as np
 from hotvae.checkpoint import write_text
 from hotvae.data.catalog import catalog_names, describe, find_file
 from hotvae.errors import DataError
+from hotvae.jobs.durations import parse_duration
 from paper import DOCS, RESULTS
 from paper.experiments import EXPERIMENTS, HOTVAE_ROWS, Cell, Experiment, Variant
 from paper.figures import recipe_figure, save_figure
 from paper.paired import N_RESAMPLES, Groups, compare, groups_of, resampled_values
 from paper.presets import PRESET_OF, PRESETS
-from paper.runner import parse_duration, plan, revision, run, versions
+from paper.runner import plan, revision, run, versions
 from paper.store import Store
 from paper.summaries import NO_DIFFERENCE, counted, joined, markdown_table, mean_of, metric_mean, plural, replace_marked
 

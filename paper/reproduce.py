@@ -34,9 +34,11 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from hotvae.checkpoint import json_ready, write_text
 from hotvae.config import RECIPES
 from hotvae.errors import ConfigError, DataWarning, listed
+from hotvae.jobs.durations import duration_words, parse_duration
+from hotvae.training.progress import Clock, OutOfTimeError, watched
 from paper import DOCS, RESULTS
 from paper.experiments import PAPER_MODEL, TUNED, Cell
-from paper.runner import duration_words, parse_duration, plan, revision, run, versions
+from paper.runner import plan, revision, run, versions
 from paper.store import DONE, Store, fit_fingerprint
 
 GRID: dict[str, tuple[Any, ...]] = {
@@ -216,10 +218,6 @@ def halve(points: Sequence[Point], rounds: Sequence[tuple[int, int]], judge: Jud
     return left[0]
 
 
-class OutOfTimeError(Exception):
-    """The budget is spent."""
-
-
 @dataclass
 class StoredJudge:
     """Fits a point, or reads what an earlier run has stored of it.
@@ -288,10 +286,7 @@ def fit_on_validation(cell: Cell, deadline: float) -> dict[str, Any]:
     OutOfTimeError
         When an epoch would begin after the deadline.
     """
-    import optuna
-
     from paper.cells import read_parts, recipe_of
-    from paper.search import Clock, watched
 
     recipe = recipe_of(cell)
     parts = read_parts(cell, recipe)
@@ -300,10 +295,7 @@ def fit_on_validation(cell: Cell, deadline: float) -> dict[str, Any]:
     with warnings.catch_warnings(), watched(Clock(deadline)):
         warnings.simplefilter("ignore", DataWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
-        try:
-            model.fit(*parts.train, validation=parts.validation)
-        except optuna.TrialPruned as error:
-            raise OutOfTimeError from error
+        model.fit(*parts.train, validation=parts.validation)
     record = model.history_.records[model.history_.best_epoch - 1]
     return {
         "macro_f1": record["validation_macro_f1"],

@@ -5,10 +5,10 @@ from textwrap import fill
 from typing import Any
 
 from hotvae.errors import DataError
+from hotvae.jobs.durations import duration_words
 from paper.facts import printed
 from paper.pages import TABLE_METRICS
 from paper.reproduce import FINAL, ROWS, SEARCH, WHY, parse_axis
-from paper.runner import duration_words
 from paper.store import DONE, Store
 from paper.summaries import Mean, joined, markdown_table, mean_of, metric_mean, plural
 

@@ -76,7 +76,7 @@ def test_metrics_table__titles__are_unique():
 
 
 # Pages that are written from stored results, or mostly so.
-RENDERED = {"benchmarks.md", "communities.md", "performance.md", "tuning.md"}
+RENDERED = {"benchmarks.md", "communities.md", "performance.md"}
 BY_HAND = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.name not in RENDERED),

@@ -21,6 +21,7 @@ from hotvae.estimators.network import NetworkClassifier
 from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.thresholds import apply_thresholds, tune_thresholds
 from hotvae.features import TRANSFORMERS
+from hotvae.jobs.search_space import SPACES
 from hotvae.metrics import MEASURES, log_loss, macro_f1
 from hotvae.net.losses import bce_loss
 from hotvae.net.model import HotVAE
@@ -28,7 +29,6 @@ from paper import cells
 from paper.cells import read_parts, recipe_of, run_cell
 from paper.experiments import EXPERIMENTS, PAPER_MODEL, PARTS, TUNED, Cell, searched_sets
 from paper.presets import PRESETS
-from paper.search import SPACES
 from paper.variants import VARIANTS, printed_ranking
 
 JOINT = ("hotvae preset", "probit", "mpvae")  # whose communities are drawn whole

@@ -1,6 +1,7 @@
-"""``hotvae benchmark`` and ``hotvae tune`` on the command line."""
+"""``hotvae benchmark`` on the command line."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 import hotvae
 from hotvae.cli import main
 from paper import RESULTS, runner
+from tests.processes import end_with_workers
 
 
 @pytest.mark.slow
@@ -31,6 +33,13 @@ def test_benchmark__smoke_in_processes__runs_resumes_and_renders(tmp_path, capsy
     assert line["peak_memory_gb"] > 0
     assert line["command"] == "hotvae benchmark tables --smoke --results r --only prevalence"
     assert (results / "rows" / f"{line['fit']}.npz").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="asks for the processes of a group")
+def test_benchmark__ended_by_sigterm__its_worker_ends_with_it(tmp_path):
+    said = end_with_workers(["benchmark", "ablation", "--results", ".", "--smoke", "--limit", "10m"], tmp_path)
+    assert "interrupted; the same command goes on with what is missing" in said
 
 
 def test_benchmark__dry_run__says_cells_and_runs_nothing(tmp_path, capsys):
@@ -74,11 +83,6 @@ def test_benchmark__smoke_without_a_folder__refused(capsys):
     assert "--smoke must go with --results" in capsys.readouterr().err
 
 
-def test_tune__model_without_a_space__refused(tmp_path, capsys):
-    assert main(["tune", "yeast", "--model", "prevalence", "--out", str(tmp_path / "p.toml")]) == 2
-    assert "model must have settings to search" in capsys.readouterr().err
-
-
 # --- where the experiments are ---------------------------------------------------------------------------
 
 
@@ -91,16 +95,14 @@ def installed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("words", [["benchmark", "--render"], ["tune", "yeast", "--out", "p.toml"]])
-def test_commands__no_checkout__one_line_and_code_2(words, installed, capsys):
-    assert main(words) == 2
+def test_benchmark__no_checkout__one_line_and_code_2(installed, capsys):
+    assert main(["benchmark", "--render"]) == 2
     (said,) = capsys.readouterr().err.strip().splitlines()
-    assert f"hotvae {words[0]} must be run in a source checkout of hotvae" in said
+    assert "hotvae benchmark must be run in a source checkout of hotvae" in said
 
 
-@pytest.mark.parametrize("command", ["benchmark", "tune"])
-def test_commands__help_without_a_checkout__is_there(command, installed, capsys):
-    assert main([command, "--help"]) == 0
+def test_benchmark__help_without_a_checkout__is_there(installed, capsys):
+    assert main(["benchmark", "--help"]) == 0
     assert "--budget" in capsys.readouterr().out
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from hotvae.errors import ConfigError
 from paper.experiments import EXPERIMENTS, Cell
-from paper.runner import Estimates, Plan, duration_words, parse_duration, plan, run, worker_environment
+from paper.runner import Estimates, Plan, plan, run, worker_environment
 from paper.store import Store, fit_fingerprint
 from paper.worker import answer
 
@@ -216,21 +216,6 @@ def test_estimates__same_model_and_set__median_of_what_it_took(tmp_path):
     assert not estimates.is_sure(cell("other"))
     assert estimates.total([cell("ridge"), cell("other")]) == 6.0
     assert Estimates(Store(tmp_path / "empty")).total([cell("ridge")]) is None
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("2h", 7200), ("1h30m", 5400), ("45s", 45), ("90", 90), ("0.5m", 30)])
-def test_parse_duration__usual_words__in_seconds(text, seconds):
-    assert parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "soon", "2 weeks", "-1", "0", "nan", "h"])
-def test_parse_duration__anything_else__refused(text):
-    with pytest.raises(ConfigError, match="--budget must be a length of time such as 2h"):
-        parse_duration(text, "--budget")
-
-
-def test_duration_words__just_below_a_minute__rounds_up_cleanly():
-    assert duration_words(59.7) == "1 min 0 s"
 
 
 def test_answer__settings_that_do_not_fit__failed_with_their_message(tmp_path):

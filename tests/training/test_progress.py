@@ -2,12 +2,13 @@
 
 import io
 import sys
+import time
 
 import pytest
 from rich.console import Console
 
 from hotvae.errors import ConfigError
-from hotvae.training.progress import Bar, Lines, Silent, make_progress, summary
+from hotvae.training.progress import Bar, Clock, Lines, OutOfTimeError, Silent, make_progress, summary, watched
 
 
 def run(progress, n_epochs, done=0, stop_at=None):
@@ -149,3 +150,24 @@ def test_bar__asked_for_without_terminal__no_control_codes(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert "\x1b" not in err
+
+
+def test_watched__any_style__the_watcher_is_told_until_the_block_ends():
+    told = []
+
+    class Watcher(Silent):
+        def epoch(self, record):
+            told.append(record["epoch"])
+
+    with watched(Watcher()):
+        run(make_progress("lines", "HOT-VAE"), 2)
+    assert told == [1, 2]
+    with pytest.raises(RuntimeError, match="stop"), watched(Watcher()):
+        raise RuntimeError("stop")
+    assert type(make_progress("lines", "HOT-VAE")) is Lines
+
+
+def test_clock__time_is_over__ends_the_fit():
+    run(Clock(time.time() + 1e6), 3)
+    with pytest.raises(OutOfTimeError):
+        run(Clock(time.time() - 1), 3)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hotvae.cli import benchmark, data, demo, evaluate, explain, info, models, predict, train
+from hotvae.cli import benchmark, data, demo, evaluate, explain, info, models, predict, train, tune
 from hotvae.errors import DataWarning, HotVAEError
 
 # UsageError and what stands above it; typer brings its own copy of click or click itself, version by version.
@@ -49,7 +49,8 @@ app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("info")(info.info)
 app.command("models")(models.models)
-benchmark.register(app)
+app.command("tune")(tune.tune)
+app.command("benchmark")(benchmark.benchmark)
 app.command("explain")(explain.explain)
 app.add_typer(data.app)
 

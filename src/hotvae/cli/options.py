@@ -1,7 +1,8 @@
 """Options and arguments that several commands share."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,3 +23,97 @@ Decimal = Annotated[str, typer.Option(help="Decimal mark of text files.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+
+# How a table is read and split, for what trains on it. None is what was not said: a settings file may say it.
+TrainingTable = Annotated[
+    Path | None,
+    typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet, ARFF or npz; text files also as .gz."),
+]
+NamedData = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Instead of a table: a named data set (hotvae data list)."),
+]
+Fold = Annotated[int | None, typer.Option(metavar="N", min=0, help="Which published split of the named set (0).")]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="Label columns: names or globs such as 'sp_*'; repeat, or use commas."),
+]
+TrainingLabelTable = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Second table with the labels, joined by --id-column.")
+]
+TrainingIdColumn = Annotated[str | None, typer.Option(metavar="NAME", help="Column of row ids; no feature.")]
+Coordinates = Annotated[
+    str | None,
+    typer.Option(metavar="X,Y", help="The two columns that say where a row is; features as well."),
+]
+Groups = Annotated[str | None, typer.Option(metavar="NAME", help="Column of rows that belong together; no feature.")]
+Drop = Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Columns to leave out: names or globs.")]
+Counts = Annotated[
+    bool | None,
+    typer.Option("--presence/--no-presence", help="Labels are counts: take any above 0 as 1."),
+]
+ValidationTable = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Table of rows that choose the thresholds, and the epoch of a network."),
+]
+ValidationFraction = Annotated[
+    float | None,
+    typer.Option(metavar="SHARE", help="Of a network or rival: hold out this share of the rows (0.2)."),
+]
+SplitKind = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="What is held out together: auto (default: group, else block, else rows), random, stratified, "
+        "group (--groups), block (--coordinates).",
+    ),
+]
+BlockSize = Annotated[
+    float | None,
+    typer.Option(metavar="SIDE", help="Side of the blocks; by default about 50 cover the region."),
+]
+Graph = Annotated[
+    str | None,
+    typer.Option(
+        metavar="GRAPH",
+        help="Which labels may talk: complete (default), cooccurrence, edges.csv or tree.nwk.",
+    ),
+]
+Relatives = Annotated[
+    int | None,
+    typer.Option(metavar="K", help="Of a tree: connect K nearest relatives (default 5)."),
+]
+MaxDistance = Annotated[
+    float | None,
+    typer.Option(metavar="D", help="Of a tree: connect relatives up to this distance instead."),
+]
+Seed = Annotated[int | None, typer.Option(metavar="N", min=0, help="The same seed gives the same model (0).")]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting of the model, such as max_epochs; repeat."),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="TOML or YAML file of these names; the command line wins."),
+]
+TrainingEncoding = Annotated[str | None, typer.Option(help="Encoding of text files (utf-8).")]
+TrainingDecimal = Annotated[str | None, typer.Option(help="Decimal mark of text files (.).")]
+DropSingleClass = Annotated[
+    bool | None,
+    typer.Option("--drop-single-class/--keep-single-class", help="Leave out labels that are always or never there."),
+]
+
+
+def given_options(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were said, but for the table, ``--config`` and ``--set``; labels and columns as lists."""
+    options = {name: value for name, value in params.items() if value not in (None, [], ())}
+    for name in ("table", "config", "assignments"):
+        options.pop(name, None)
+    return options | {name: _separated(options[name]) for name in ("labels", "drop") if name in options}
+
+
+def _separated(patterns: Sequence[str]) -> list[str]:
+    """Split repeated values at commas; a single one is left to the reader, who knows names with commas."""
+    if len(patterns) == 1:
+        return list(patterns)
+    return [part.strip() for pattern in patterns for part in pattern.split(",") if part.strip()]

@@ -1,11 +1,16 @@
-"""What several commands print: JSON, a table of measures, the epoch that was kept."""
+"""What several commands print: JSON, a table of measures, the epoch that was kept, words when they are stopped."""
 
 import json
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import typer
 
 
 def print_json(result: Any) -> None:
@@ -51,3 +56,20 @@ def without_folders(arguments: Sequence[str]) -> str:
         return name + equals + (Path(value).name if "/" in value or "\\" in value else value)
 
     return shlex.join(bare(argument) for argument in arguments)
+
+
+@contextmanager
+def stoppable(words: str) -> Iterator[None]:
+    """Say some words when interrupted, and end; SIGTERM, by which schedulers end a job, ends the workers as well."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(words, file=sys.stderr)
+        raise typer.Exit(130) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)

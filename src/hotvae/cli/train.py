@@ -2,12 +2,38 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotvae.cli.options import (
+    Assignments,
+    BlockSize,
+    Config,
+    Coordinates,
+    Counts,
+    Drop,
+    DropSingleClass,
+    Fold,
+    Graph,
+    Groups,
+    Labels,
+    MaxDistance,
+    NamedData,
+    Relatives,
+    Seed,
+    SplitKind,
+    TrainingDecimal,
+    TrainingEncoding,
+    TrainingIdColumn,
+    TrainingLabelTable,
+    TrainingTable,
+    ValidationFraction,
+    ValidationTable,
+    given_options,
+)
 from hotvae.cli.printing import best_epoch, print_json, print_measures, without_folders
 from hotvae.errors import listed
 from hotvae.jobs.settings import TrainSettings, join_settings
@@ -18,75 +44,24 @@ if TYPE_CHECKING:
 
 def train(
     context: typer.Context,
-    table: Annotated[
-        Path | None,
-        typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet, ARFF or npz; text files also as .gz."),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Instead of a table: a named data set (hotvae data list)."),
-    ] = None,
-    fold: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Which published split of the named set (0).")
-    ] = None,
+    table: TrainingTable = None,
+    data: NamedData = None,
+    fold: Fold = None,
     out: Annotated[str | None, typer.Option(metavar="MODEL", help="Folder for the model. Required.")] = None,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Label columns: names or globs such as 'sp_*'; repeat, or use commas."),
-    ] = None,
-    label_table: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Second table with the labels, joined by --id-column.")
-    ] = None,
-    id_column: Annotated[str | None, typer.Option(metavar="NAME", help="Column of row ids; no feature.")] = None,
-    coordinates: Annotated[
-        str | None,
-        typer.Option(metavar="X,Y", help="The two columns that say where a row is; features as well."),
-    ] = None,
-    groups: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column of rows that belong together; no feature.")
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(metavar="PATTERN", help="Columns to leave out: names or globs.")
-    ] = None,
-    presence: Annotated[
-        bool | None,
-        typer.Option("--presence/--no-presence", help="Labels are counts: take any above 0 as 1."),
-    ] = None,
-    validation: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Table of rows that choose the thresholds, and the epoch of a network."),
-    ] = None,
-    validation_fraction: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Of a network or rival: hold out this share of the rows (0.2)."),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help="What is held out together: auto (default: group, else block, else rows), random, stratified, "
-            "group (--groups), block (--coordinates).",
-        ),
-    ] = None,
-    block_size: Annotated[
-        float | None,
-        typer.Option(metavar="SIDE", help="Side of the blocks; by default about 50 cover the region."),
-    ] = None,
-    graph: Annotated[
-        str | None,
-        typer.Option(
-            metavar="GRAPH",
-            help="Which labels may talk: complete (default), cooccurrence, edges.csv or tree.nwk.",
-        ),
-    ] = None,
-    neighbours: Annotated[
-        int | None,
-        typer.Option(metavar="K", help="Of a tree: connect K nearest relatives (default 5)."),
-    ] = None,
-    max_distance: Annotated[
-        float | None,
-        typer.Option(metavar="D", help="Of a tree: connect relatives up to this distance instead."),
-    ] = None,
+    labels: Labels = None,
+    label_table: TrainingLabelTable = None,
+    id_column: TrainingIdColumn = None,
+    coordinates: Coordinates = None,
+    groups: Groups = None,
+    drop: Drop = None,
+    presence: Counts = None,
+    validation: ValidationTable = None,
+    validation_fraction: ValidationFraction = None,
+    split: SplitKind = None,
+    block_size: BlockSize = None,
+    graph: Graph = None,
+    neighbours: Relatives = None,
+    max_distance: MaxDistance = None,
     model: Annotated[
         str | None, typer.Option(metavar="KIND", help="hotvae (default), plain, ... (hotvae models lists them).")
     ] = None,
@@ -101,30 +76,17 @@ def train(
         str | None,
         typer.Option(metavar="HOW", help="How hard to try: quick, normal (default), thorough, or seconds of a core."),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="The same seed gives the same model (0).")
-    ] = None,
+    seed: Seed = None,
     epochs: Annotated[int | None, typer.Option(metavar="N", help="Of a network: most passes over the rows.")] = None,
     dim: Annotated[int | None, typer.Option(metavar="N", help="Of a network: width of label embeddings.")] = None,
     layers: Annotated[
         int | None, typer.Option(metavar="N", help="Of a network: rounds of messages between labels.")
     ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting of the model, such as max_epochs; repeat."),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="TOML or YAML file of these names; the command line wins."),
-    ] = None,
-    encoding: Annotated[str | None, typer.Option(help="Encoding of text files (utf-8).")] = None,
-    decimal: Annotated[str | None, typer.Option(help="Decimal mark of text files (.).")] = None,
-    drop_single_class: Annotated[
-        bool | None,
-        typer.Option(
-            "--drop-single-class/--keep-single-class", help="Leave out labels that are always or never there."
-        ),
-    ] = None,
+    assignments: Assignments = None,
+    config: Config = None,
+    encoding: TrainingEncoding = None,
+    decimal: TrainingDecimal = None,
+    drop_single_class: DropSingleClass = None,
     device: Annotated[str | None, typer.Option(help="auto (default), cpu, cuda or mps.")] = None,
     threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads (1).")] = None,
     resume: Annotated[
@@ -138,10 +100,7 @@ def train(
     ] = None,
 ) -> None:
     """Train a model on a table, or on a named data set, and save it as a folder."""
-    options = {name: value for name, value in context.params.items() if value not in (None, [], ())}
-    for name in ("table", "config", "assignments"):
-        options.pop(name, None)
-    options |= {name: _separated(options[name]) for name in ("labels", "drop") if name in options}
+    options = given_options(context.params)
     if options.pop("as_json", None) is not None:
         options["json"] = as_json
     settings = join_settings(table, options, assignments or [], config)
@@ -163,13 +122,6 @@ def train(
         print_json(summary)
     else:
         _print_training(summary, run.model.title, table)
-
-
-def _separated(patterns: Sequence[str]) -> list[str]:
-    """Split repeated values at commas; a single one is left to the reader, who knows names with commas."""
-    if len(patterns) == 1:
-        return list(patterns)
-    return [part.strip() for pattern in patterns for part in pattern.split(",") if part.strip()]
 
 
 def _summary(run: "TrainRun", settings: TrainSettings, table: Path | None) -> dict[str, Any]:

@@ -386,6 +386,49 @@ def split_dataset(
     return Split(train, validation, test)
 
 
+def other_validation_rows(
+    dataset: Dataset,
+    split: Split,
+    *,
+    kind: Literal["random", "stratified", "group", "block"],
+    random_state: RandomState,
+    block_size: float | None = None,
+) -> Split:
+    """Draw as many other validation rows, out of all that are not for the test.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        What was split.
+    split : Split
+        Its parts; test rows stay what they are.
+    kind, random_state, block_size
+        As in :func:`split_dataset`.
+
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
+    >>> data = Dataset(features=np.arange(10.0)[:, None], labels=np.tile([[0], [1]], (5, 1)))
+    >>> parts = split_dataset(data, random_state=0)
+    >>> others = other_validation_rows(data, parts, kind="random", random_state=1)
+    >>> parts.validation.tolist(), others.validation.tolist(), (others.test == parts.test).all()
+    ([4, 9], [2, 8], np.True_)
+    """
+    rows = np.sort(np.concatenate([split.train, split.validation]))
+    share = len(split.validation) / len(rows)
+    drawn = split_dataset(
+        dataset.take(rows),
+        kind=kind,
+        fractions=(1 - share, share, 0.0),
+        random_state=random_state,
+        block_size=block_size,
+    )
+    return Split(rows[drawn.train], rows[drawn.validation], split.test)
+
+
 def _stratify(present: sparse.csr_array, shares: NDArray[np.float64], random: Any) -> Indices:
     """Assign each row to a part by iterative stratification, in time linear in the positive entries.
 

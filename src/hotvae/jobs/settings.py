@@ -214,7 +214,12 @@ def parse_assignments(items: Iterable[str]) -> dict[str, Any]:
 
 
 def join_settings(
-    table: Path | None, options: Mapping[str, Any], assignments: Sequence[str], config: Path | None
+    table: Path | None,
+    options: Mapping[str, Any],
+    assignments: Sequence[str],
+    config: Path | None,
+    *,
+    default_recipe: str = "auto",
 ) -> TrainSettings:
     """Join recipe, settings file and options; each wins over those before it.
 
@@ -228,6 +233,8 @@ def join_settings(
         ``key=value`` pairs of ``--set``.
     config : path or None
         Settings file.
+    default_recipe : str
+        The recipe of HOT-VAE where none is named.
 
     Returns
     -------
@@ -246,17 +253,18 @@ def join_settings(
     chosen = from_file | dict(options) | assigned
     if (table is None) == (chosen.get("data") is None):
         found = "none" if table is None else "both"
-        raise ConfigError(f"data must be a TABLE or --data NAME; got {found}. Try hotvae train my_table.csv --out m.")
+        raise ConfigError(f"data must be a TABLE or --data NAME; got {found}. Name one of them.")
 
     from hotvae.estimators.registry import find_classifier
 
-    model, recipe = chosen.get("model", "hotvae"), chosen.get("recipe", "auto")
+    model = chosen.get("model", "hotvae")
+    recipe = chosen.get("recipe", default_recipe if model == "hotvae" else "auto")
     if recipe != "auto" and model != "hotvae":
         raise ConfigError(f"recipe must go with model hotvae; got {recipe!r} with {model!r}. Leave out --recipe.")
     parameters = find_classifier(model_of_recipe(model, recipe)).all_settings()
     return train_settings(
         parameters,
-        (f"recipe {recipe}", find_recipe(recipe)),
+        (f"recipe {recipe}", {"recipe": recipe, **find_recipe(recipe)}),
         ("" if config is None else config.name, from_file),
         ("command line", {**options, **assigned}),
     )

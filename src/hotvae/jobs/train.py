@@ -28,7 +28,7 @@ from hotvae.data.dataset import (
     feature_kinds,
     single_class_labels,
 )
-from hotvae.data.splits import split_dataset
+from hotvae.data.splits import other_validation_rows, split_dataset
 from hotvae.data.tables import read_table
 from hotvae.errors import ConfigError, DataWarning, ModelError, TrainingError
 from hotvae.estimators.base import MIN_VALIDATION_ROWS, LabelClassifier, named_tables
@@ -138,15 +138,15 @@ def train(settings: TrainSettings, table: str | Path | None = None, *, command: 
     >>> run.n_train, run.split, sorted(entry.name for entry in folder.iterdir())
     (60, '3 folds of single rows', ['model', 'sites.csv'])
     """
-    model, out = _new_model(settings), settings.out or ""
-    job = _catalog_job(model, settings) if table is None else _table_job(model, Path(table), settings)
+    out = _checked_out(settings.out)
+    model = new_model(settings)
+    job = read_job(model, settings, table)
     state = state_file(out)
     if not settings.resume:
         remove_state(state)
     resumed = state.exists()
     model.change_settings(progress="silent" if settings.quiet else "auto", state_file=state)
-    if "graph" in model.get_params(deep=False):
-        model.set_params(graph=_label_graph(settings, job.training.label_names))
+    give_graph(model, settings, job)
     if job.validation is None and not model.holds_out_itself:
         model.set_params(validation_fraction=0.0)
     started = time.perf_counter()
@@ -180,7 +180,7 @@ def train(settings: TrainSettings, table: str | Path | None = None, *, command: 
     return TrainRun(model, split, n_train, n_validation, dropped, resumed, seconds, *measures)
 
 
-class _Job(NamedTuple):
+class Job(NamedTuple):
     """Rows to learn from; features and labels to choose by and to judge by; what is noted of them in the model."""
 
     training: Dataset
@@ -189,7 +189,42 @@ class _Job(NamedTuple):
     card: dict[str, Any]
 
 
-def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings) -> _Job:
+def read_job(model: LabelClassifier, settings: TrainSettings, table: str | Path | None, draw: int = 0) -> Job:
+    """Read the rows of a table or a named set, and hold out those that a model is judged by.
+
+    Parameters
+    ----------
+    model : LabelClassifier
+        From :func:`new_model`.
+    settings : TrainSettings
+        Which columns and which rows.
+    table : path or None
+        None where ``settings.data`` names a set.
+    draw : int
+        0 for the rows that training holds out; another number holds out others in the same way. Test rows are always
+        the same.
+
+    Returns
+    -------
+    Job
+
+    Raises
+    ------
+    DataError, ConfigError
+        A table, set or setting that does not fit.
+    """
+    if table is None:
+        return _catalog_job(model, settings, draw)
+    return _table_job(model, Path(table), settings, draw)
+
+
+def give_graph(model: LabelClassifier, settings: TrainSettings, job: Job) -> None:
+    """Tell a model that has messages which labels may talk to each other."""
+    if "graph" in model.get_params(deep=False):
+        model.set_params(graph=_label_graph(settings, job.training.label_names))
+
+
+def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings, draw: int) -> Job:
     # A column of texts or molecules is no mistake where the encoder reads them, or where columns are looked at first.
     free_text = model.holds_out_itself or model.new_features().is_column
     data = _read_training_table(table, settings, free_text)
@@ -198,7 +233,8 @@ def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings) -> 
         model.set_params(hold_out=kinds.get(settings.split, "auto"))
         training, held_out, how = data, None, "file" if settings.validation else "folds"
     else:
-        training, held_out, how = _split_rows(data, settings, model.validation_fraction, model.random_state)
+        seed = model.random_state + draw if draw and model.random_state is not None else model.random_state
+        training, held_out, how = _split_rows(data, settings, model.validation_fraction, seed)
     dropped = list(single_class_labels(training)) if settings.drop_single_class else []
     if dropped:
         training = training.drop_labels(dropped)
@@ -211,10 +247,10 @@ def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings) -> 
         features, _ = needs.read_features(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
         labels = needs.read_labels(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
         validation = features, pd.DataFrame(labels, columns=list(training.label_names))
-    return _Job(training, validation, None, card)
+    return Job(training, validation, None, card)
 
 
-def _catalog_job(model: LabelClassifier, settings: TrainSettings) -> _Job:
+def _catalog_job(model: LabelClassifier, settings: TrainSettings, draw: int) -> Job:
     for name in ("labels", "label_table", "id_column", "coordinates", "groups", "drop", "validation", "presence"):
         if getattr(settings, name):
             raise ConfigError(
@@ -226,9 +262,11 @@ def _catalog_job(model: LabelClassifier, settings: TrainSettings) -> _Job:
     data = named.dataset
     if data.coordinates is not None:
         data = data.with_coordinates_as_features()
-    training, held_out, test = (
-        data.take(rows) for rows in (named.split.train, named.split.validation, named.split.test)
-    )
+    parts = named.split
+    if draw:
+        kind = _kind(data, settings.split)
+        parts = other_validation_rows(data, parts, kind=kind, random_state=seed + draw, block_size=settings.block_size)
+    training, held_out, test = (data.take(rows) for rows in (parts.train, parts.validation, parts.test))
     dropped = list(single_class_labels(training)) if settings.drop_single_class else []
     if dropped:
         training, held_out, test = (part.drop_labels(dropped) for part in (training, held_out, test))
@@ -242,21 +280,41 @@ def _catalog_job(model: LabelClassifier, settings: TrainSettings) -> _Job:
         },
         "split": "published" if named.entry.split in ("published", "folds") else named.entry.split,
     }
-    return _Job(training, named_tables(held_out), named_tables(test), card)
+    return Job(training, named_tables(held_out), named_tables(test), card)
 
 
-def _new_model(settings: TrainSettings) -> LabelClassifier:
-    """Make the untrained model, having checked everything that can be checked before data are read."""
-    if settings.out is None:
+def _checked_out(out: str | None) -> str:
+    """Return the folder of the model, which has to be one that may be written."""
+    if out is None:
         raise ConfigError("out must name the folder of the model; got none. Pass --out MODEL.")
-    if Path(settings.out).name in ("", ".."):
-        raise ConfigError(f"out must be a folder with a name; got {settings.out!r}. Pass --out my_model.")
+    if Path(out).name in ("", ".."):
+        raise ConfigError(f"out must be a folder with a name; got {out!r}. Pass --out my_model.")
+    check_replaceable(out)
+    return out
+
+
+def new_model(settings: TrainSettings) -> LabelClassifier:
+    """Make the untrained model, having checked everything that can be checked before data are read.
+
+    Parameters
+    ----------
+    settings : TrainSettings
+        Which model, and its parameters.
+
+    Returns
+    -------
+    LabelClassifier
+
+    Raises
+    ------
+    ConfigError
+        An unknown model, or a parameter that it does not take.
+    """
     cls = find_classifier(model_of_recipe(settings.model, settings.recipe))
     if settings.graph != "complete" and "graph" not in cls().get_params(deep=False):
         raise ConfigError(
             f"graph must be left out for the {settings.model} model; got {settings.graph!r}. It has no messages."
         )
-    check_replaceable(settings.out)
     model = cls.from_settings(**{"random_state": 0} | settings.parameters)
     model.check_parameters()
     return model
@@ -300,17 +358,22 @@ def _split_rows(
                 stacklevel=3,
             )
         return data, None, "none"
-    kind = settings.split
-    if kind == "auto":
-        kind = "group" if data.groups is not None else "block" if data.coordinates is not None else "stratified"
+    kind = _kind(data, settings.split)
     parts = split_dataset(
         data,
-        kind=kind,  # type: ignore[arg-type]  # checked word by word there
+        kind=kind,
         fractions=(1 - fraction, fraction, 0.0),
         random_state=seed,
         block_size=settings.block_size,
     )
     return data.take(parts.train), data.take(parts.validation), kind
+
+
+def _kind(data: Dataset, split: str) -> Any:
+    """Say what is held out together: what was asked for, or what the table lets one do."""
+    if split != "auto":
+        return split
+    return "group" if data.groups is not None else "block" if data.coordinates is not None else "stratified"
 
 
 def _label_graph(settings: TrainSettings, label_names: tuple[str, ...]) -> Any:

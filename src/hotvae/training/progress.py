@@ -1,8 +1,12 @@
-"""Progress of a training run: a bar in a terminal, plain lines elsewhere, or nothing."""
+"""Progress of a training run: a bar in a terminal, plain lines elsewhere, or nothing; or told to a watcher."""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, get_args
 
@@ -112,6 +116,49 @@ class Bar(Silent):
         self.bar.update(self.task, completed=record["epoch"], summary=summary(record))
 
 
+class OutOfTimeError(Exception):
+    """The time that was set for a fit is over."""
+
+
+class Clock(Silent):
+    """Shows nothing, and ends a fit that is out of time; see :func:`watched`.
+
+    Parameters
+    ----------
+    deadline : float
+        Seconds of ``time.time()``.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """End the fit when the time is over."""
+        if time.time() > self.deadline:
+            raise OutOfTimeError
+
+
+_watcher: ContextVar[Progress | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(watcher: Progress) -> Iterator[None]:
+    """Let all training inside the block tell a watcher how it goes, whatever style its settings ask for.
+
+    A search ends hopeless fits this way: an error that the watcher raises ends the fit.
+
+    Parameters
+    ----------
+    watcher : Progress
+        Is told of every epoch.
+    """
+    before = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(before)
+
+
 def summary(record: dict[str, Any]) -> str:
     """Put the loss and the validation values of an epoch in a few words."""
     shown = {"loss": record["loss"]} | {
@@ -133,6 +180,7 @@ def make_progress(style: Style, title: str) -> Progress:
     Returns
     -------
     Progress
+        Inside :func:`watched`, the watcher.
 
     Raises
     ------
@@ -141,6 +189,8 @@ def make_progress(style: Style, title: str) -> Progress:
     """
     if style not in get_args(Style):
         raise ConfigError(f"progress must be one of {listed(get_args(Style))}; got {style!r}. Choose one of them.")
+    if (watcher := _watcher.get()) is not None:
+        return watcher
     if style == "auto":
         style = "bar" if sys.stderr.isatty() else "lines"
     return {"bar": Bar, "lines": Lines}[style](title) if style != "silent" else Silent()
