@@ -33,10 +33,11 @@ from hotvae.checkpoint import write_text
 from hotvae.config import MessagesConfig
 from hotvae.data.catalog import catalog_names, describe, find_file
 from hotvae.errors import DataError
+from hotvae.jobs.durations import parse_duration
 from paper import DOCS, RESULTS
 from paper.experiments import Cell, Experiment, Variant
 from paper.paired import N_RESAMPLES, Groups, Values, compare, groups_of, resamples
-from paper.runner import WORKER, parse_duration, plan, revision, run, versions
+from paper.runner import WORKER, plan, revision, run, versions
 from paper.store import Store
 from paper.summaries import joined, markdown_table, mean_of, plural, replace_marked
 

@@ -128,6 +128,7 @@ class JointClassifier(StackedClassifier):
             n_trees=_N_TREES,
             n_candidates=1,
             n_networks=0,
+            n_race_folds=1,
             n_seeds=1,
             law_effort=float(self.law_effort),
             max_epochs=usual.max_epochs,
