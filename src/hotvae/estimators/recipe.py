@@ -129,9 +129,9 @@ def plan_for(n_rows: int, n_features: int, n_labels: int, effort: Effort | float
         return fitting[0] if fitting else plan_for(n_rows, n_features, n_labels, "quick")
     size = int(np.searchsorted((_FEW_ROWS, 10_000, 40_000), n_rows))
     batch_size, learning_rate = ((64, 1e-3), (128, 2e-3), (128, 2e-3), (256, 2e-3))[size]
-    n_folds, n_seeds = ((5, 2), (4, 1), (3, 1), (2, 1))[size]
-    if 1_500 < n_rows <= _FEW_ROWS:  # as many rows as make up for a fold and a seed less
-        batch_size, learning_rate, n_folds, n_seeds = 128, 2e-3, 4, 1
+    n_folds, n_seeds = ((5, 2), (4, 2), (3, 2), (2, 1))[size]
+    if 1_500 < n_rows <= _FEW_ROWS:  # as many rows as make up for a fold less
+        batch_size, learning_rate, n_folds = 128, 2e-3, 4
     if effort == "quick":
         return Plan(2 if size else 3, 100, 1, 1, 1, 1, 0.25, 20, batch_size, learning_rate)
     n_networks, n_race_folds = (1, 1) if size else (2, n_folds)
