@@ -12,7 +12,7 @@ from hotvae.config import MessagesConfig
 from hotvae.errors import DataError
 from hotvae.estimators import joint_law
 from hotvae.estimators.joint_law import Candidate, JointLaw, default_candidates
-from hotvae.net.messages import Messages
+from hotvae.net.messages import Chorus, Messages
 
 NAN = np.nan
 QUICK = (Candidate(MessagesConfig(edges="shared", n_causes=4), weight_decay=0.03),)
@@ -244,6 +244,21 @@ def test_learn__graph_without_an_edge__these_labels_do_not_hear_each_other():
     logits = law.logits(base[:1], features[:1], known)[0]
     assert logits[2] == 0.0
     assert logits[3] > 1.0
+
+
+@pytest.mark.parametrize(("effort", "kind"), [(0.5, Chorus), (0.4, Messages)])
+def test_learn__usual_effort__three_voices_that_differ_and_survive_a_file(effort, kind):
+    base, features, labels = linked(200)
+    law = JointLaw.learn(base, features, labels, held=np.arange(50), candidates=QUICK, effort=effort)
+    assert type(law.messages) is kind
+    if kind is Chorus:
+        one, other, _ = (voice.edge for voice in law.messages.voices)
+        assert not torch.equal(one, other)
+    again = JointLaw.from_tensors(law.tensors(), json.loads(json.dumps(law.notes())))
+    known = np.tile([1.0, NAN, NAN, 0.0], (5, 1))
+    asked = base[:5], features[:5], known
+    assert type(again.messages) is kind
+    assert np.array_equal(again.logits(*asked), law.logits(*asked))
 
 
 def test_learn__same_seed__same_law():

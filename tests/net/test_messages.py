@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hotvae.config import MessagesConfig
 from hotvae.net.losses import bce_loss
-from hotvae.net.messages import Messages
+from hotvae.net.messages import Chorus, Messages
 from tests.net.loops import close, normal, scrambled
 
 NAN = math.nan
@@ -272,3 +272,27 @@ def test_messages__from_state__are_the_same_to_the_last_bit(config):
     again = Messages.from_state(config, N_LABELS, messages.state_dict()).double()
     again.load_state_dict(messages.state_dict())  # from_state is of float32
     assert torch.equal(again(base, features, labels), messages(base, features, labels))
+
+
+# Several of them ------------------------------------------------------------------------------------------
+
+
+def test_chorus__two_voices__the_mean_of_what_they_say_after_each_round():
+    voices, (base, features, labels) = [make(FORMS["all"], seed=seed) for seed in (0, 1)], table()
+    one, other = (voice(base, features, labels) for voice in voices)
+    assert not torch.allclose(one, other, atol=0.1)
+    torch.testing.assert_close(Chorus(voices)(base, features, labels), (one + other) / 2)
+
+
+def test_chorus__nothing_known__exactly_the_base():
+    base, features, _ = table()
+    chorus = Chorus([make(FORMS["all"], seed=seed) for seed in range(3)])
+    assert torch.equal(chorus(base, features, torch.full_like(base, torch.nan))[-1], base)
+
+
+def test_chorus__from_state__is_the_same_to_the_last_bit():
+    base, features, labels = table()
+    chorus = Chorus([make(FORMS["all"], seed=seed) for seed in range(3)])
+    again = Chorus.from_state(FORMS["all"], N_LABELS, chorus.state_dict()).double()
+    again.load_state_dict(chorus.state_dict())  # from_state is of float32
+    assert torch.equal(again(base, features, labels), chorus(base, features, labels))

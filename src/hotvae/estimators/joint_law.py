@@ -28,7 +28,7 @@ from hotvae.config import MessagesConfig
 from hotvae.errors import DataError
 from hotvae.features import Rows
 from hotvae.graph import check_graph
-from hotvae.net.messages import Messages
+from hotvae.net.messages import Chorus, Messages
 from hotvae.training.loop import fit_network
 from hotvae.training.prediction import owned_randomness, predict_network, torch_threads
 from hotvae.training.settings import Training
@@ -50,6 +50,8 @@ _N_BLOCK_ROWS = 256
 _MANY_ROWS = 4000
 # Cells (rows × labels) of a table that all ways to speak are tried on from beginning to end.
 _SMALL_TABLE = 500_000
+# Times that messages are learned on all rows, each from another start; and cells beyond which once must do.
+_N_VOICES, _LARGE_TABLE = 3, 5_000_000
 # Labels up to which every pair may have an edge of its own.
 _MOST_PAIRS = 2000
 
@@ -81,7 +83,7 @@ class JointLaw:
 
     Attributes
     ----------
-    messages : Messages or None
+    messages : Messages, Chorus of them, or None
         None where no messages improved the joint likelihood of held-out rows: labels are independent.
     n_labels : int
         Labels.
@@ -107,7 +109,7 @@ class JointLaw:
     array([ 2., -2.,  0.])
     """
 
-    messages: Messages | None
+    messages: Messages | Chorus | None
     n_labels: int
     scores: list[dict[str, Any]] = field(default_factory=list)
     n_blocks: int = 1
@@ -150,7 +152,8 @@ class JointLaw:
         seed : int
             Decides everything random.
         effort : float
-            Epochs: 1 is the usual number, less is cheaper.
+            Epochs: 1 is the usual number, less is cheaper. From a half on, what was chosen is learned three times on
+            all rows and averaged, unless the table is very large.
 
         Returns
         -------
@@ -169,7 +172,9 @@ class JointLaw:
         found = search.choose(tried, folds)
         if found is None:
             return cls(None, n_labels, search.scores, n_threads=threads)
-        messages = search.fit(found, rows)
+        n_voices = _N_VOICES if effort >= 0.5 and rows.observed().size <= _LARGE_TABLE else 1
+        voices = [search.fit(found, rows, start=start) for start in range(n_voices)]
+        messages = voices[0] if n_voices == 1 else Chorus(voices)
         law = cls(messages, n_labels, search.scores, n_labels, n_threads=threads)
         held_rows = rows[folds[0][:_N_BLOCK_ROWS]]
         block_loss = law._losses_of_blocks(held_rows, seed)
@@ -308,7 +313,8 @@ class JointLaw:
         """Take back what :meth:`tensors` and :meth:`notes` returned."""
         messages = None
         if notes["config"] is not None:
-            messages = Messages.from_state(MessagesConfig(**notes["config"]), int(notes["n_labels"]), tensors)
+            kind = Chorus if any(name.startswith("voices.") for name in tensors) else Messages
+            messages = kind.from_state(MessagesConfig(**notes["config"]), int(notes["n_labels"]), tensors)
         losses = {int(n): float(loss) for n, loss in notes["block_loss"]}
         return cls(messages, int(notes["n_labels"]), list(notes["scores"]), int(notes["n_blocks"]), losses, n_threads)
 
@@ -419,14 +425,15 @@ class _Search:
     effort: float
     scores: list[dict[str, Any]] = field(default_factory=list)
 
-    def fit(self, candidate: Candidate, train: Rows, share: float = 1.0) -> Messages:
-        """Train one candidate for a share of its epochs, from the same start whatever was tried before.
+    def fit(self, candidate: Candidate, train: Rows, share: float = 1.0, start: int = 0) -> Messages:
+        """Train one candidate for a share of its epochs, from a start that is the same whatever was tried before.
 
         No epoch is chosen: messages that go the whole way of their schedule under decay do better on new rows than
         those of the best epoch for a few held-out ones.
         """
         n_labels, n_features = train.observed().shape[1], train.features.shape[1]
-        with owned_randomness(self.seed, 0):
+        seed = self.seed + start
+        with owned_randomness(seed, 0):
             edges = None if self.graph is None else torch.from_numpy(self.graph)
             messages = Messages(n_labels, n_features, candidate.config, edges)
         training = self.training.but(
@@ -437,7 +444,7 @@ class _Search:
             selection_metric="log_loss",
             precision="float32",
         )
-        fit_network(messages, _WEIGHTS, train, None, training, seed=self.seed, title="joint law")
+        fit_network(messages, _WEIGHTS, train, None, training, seed=seed, title="joint law")
         return messages
 
     def choose(self, candidates: Sequence[Candidate], folds: list[NDArray[np.intp]]) -> Candidate | None:
@@ -508,7 +515,7 @@ def _folds(held: ArrayLike, n_rows: int) -> list[NDArray[np.intp]]:
     return folds
 
 
-def _last_round(messages: Messages) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+def _last_round(messages: Messages | Chorus) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     def predict(features: Tensor, given: Tensor, base: Tensor) -> Tensor:
         logits: Tensor = messages(base, features, given)[-1]
         return logits
@@ -517,7 +524,7 @@ def _last_round(messages: Messages) -> Callable[[Tensor, Tensor, Tensor], Tensor
 
 
 def _draw(
-    messages: Messages,
+    messages: Messages | Chorus,
     rows: Rows,
     n_draws: int,
     blocks: list[NDArray[np.intp]],

@@ -5,7 +5,7 @@ surprise to others; an unknown one that came to believe something else passes th
 rounds reach order n + 1. With nothing known there is no news, and every logit is exactly that of the features.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float
@@ -90,7 +90,7 @@ class Messages(nn.Module):
 
     @classmethod
     def from_state(cls, config: MessagesConfig, n_labels: int, state: Mapping[str, Tensor]) -> "Messages":
-        """Rebuild messages from their ``state_dict``; they are ready for predictions."""
+        """Rebuild messages from their ``state_dict``, ready for predictions."""
         gates = [weight.shape[1] for name, weight in state.items() if name.endswith("_gate.weight")]
         messages = cls(n_labels, gates[0] if gates else 1, config)
         messages.load_state_dict(dict(state))
@@ -169,6 +169,36 @@ class Messages(nn.Module):
         """Probabilities given some labels, which are as given themselves."""
         probs = self(base_logits, features, given)[-1].sigmoid()
         return torch.where(torch.isnan(given), probs, given)
+
+
+class Chorus(nn.Module):
+    """Messages that were learned several times, from other starts: what they say is averaged.
+
+    Parameters
+    ----------
+    voices : sequence of Messages
+        Alike but for their weights.
+    """
+
+    def __init__(self, voices: Sequence[Messages]) -> None:
+        super().__init__()
+        self.voices = nn.ModuleList(voices)
+        self.config = voices[0].config
+
+    @classmethod
+    def from_state(cls, config: MessagesConfig, n_labels: int, state: Mapping[str, Tensor]) -> "Chorus":
+        """Rebuild them from their ``state_dict``, ready for predictions."""
+        numbers = sorted({int(name.split(".")[1]) for name in state})
+        starts = [f"voices.{number}." for number in numbers]
+        own = [{n.removeprefix(start): state[n] for n in state if n.startswith(start)} for start in starts]
+        return cls([Messages.from_state(config, n_labels, weights) for weights in own])
+
+    def forward(
+        self, base_logits: Logits, features: Features, given: Float[Tensor, "*draw batch label"]
+    ) -> Float[Tensor, "layer *draw batch label"]:
+        """Logits of all labels after each round, the mean over the voices; see :meth:`Messages.forward`."""
+        moved = [voice(base_logits, features, given) - base_logits for voice in self.voices]
+        return base_logits + torch.stack(moved).mean(0)  # exactly the base where nothing moved
 
 
 def _silent(n_in: int, n_out: int) -> nn.Linear:
