@@ -44,6 +44,7 @@ from hotvae.estimators.hotvae import HotVAEClassifier
 from hotvae.estimators.joint import JointClassifier
 from hotvae.estimators.joint_law import Candidate, JointLaw, default_candidates
 from hotvae.estimators.law_rows import LawRows
+from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.stacked import OutOfFold, StackedClassifier
 from hotvae.metrics.joint import JointScores, joint_scores
 from hotvae.net.messages import Messages
@@ -405,6 +406,8 @@ def run_joint_cell(cell: Cell, cache: Path) -> Measured:
     Measured
     """
     torch.set_num_threads(1)
+    # The first optimiser of a process loads much of torch; that is nobody's training time.
+    find_classifier("plain").from_settings(max_epochs=1, encoder_widths=(4,)).fit([[0.0], [1.0]], [[0], [1]])
     return measure_law(cell, cache) if cell.model == LAW else measure_rival(cell)
 
 

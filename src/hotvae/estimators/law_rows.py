@@ -107,8 +107,21 @@ class LawRows:
         found = self.law.logits(logits, gates, state.reshape(-1, state.shape[-1]))
         return found.reshape(state.shape)
 
-    def one_known(self, label: int, value: float) -> NDArray[Any]:
-        """Logits of all labels where one label alone is known, to be 1 or 0."""
-        given = np.full(self.logits.shape, np.nan, dtype=np.float32)
-        given[:, label] = value
-        return self.law.logits(self.logits, self.gates, given)
+    def edges(self, label: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Read what one label alone tells all others, as changes of their logits: its presence, and its absence.
+
+        Parameters
+        ----------
+        label : int
+            Who speaks.
+
+        Returns
+        -------
+        presence, absence : ndarray of shape (n_rows, n_labels)
+            0 for the label itself. Their difference is the flip of the label: just what :meth:`probs_given` answers.
+        """
+        known = np.full((2, *self.logits.shape), np.nan, dtype=np.float32)
+        known[0, :, label], known[1, :, label] = 1, 0
+        moved = self._step(known).astype(np.float64) - self.logits
+        moved[:, :, label] = 0.0
+        return moved[0], moved[1]
