@@ -59,6 +59,8 @@ LAW = "law"
 """The model of a cell that learns a law on a base."""
 
 N_ORDERS = 4
+# Sets that the search for the likeliest one follows.
+_BEAM = 4
 _N_TREES = 300
 # Width of the attention that stands in for sums over edges.
 _ATTENTION_DIM = 32
@@ -274,20 +276,19 @@ def measure_law(cell: Cell, cache: Path) -> Measured:
     labels = base.labels
     by_order = law.log_likelihood_by_order(rows.logits, rows.gates, labels, N_ORDERS)
     likelihood = np.logaddexp.reduce(by_order, axis=1) - np.log(by_order.shape[1])
-    (draws,), draw_seconds = timed(
-        lambda: list(rows.draw_blocks(None, [cell.n_draws], np.random.default_rng(cell.seed)))
-    )
-    lists = _lists(draws if rows.is_joint else None, rows.probs())
-    if rows.is_joint:
-        lists["subset"], subset_seconds = timed(rows.likeliest)
-    else:
-        subset_seconds = {"cpu": 0.0}
-    scores = joint_scores(labels, log_likelihood=likelihood, probs_given=rows.probs_given, draws=draws, lists=lists)
+    asked: dict[str, Any] = {"log_likelihood": likelihood, "probs_given": rows.probs_given}
+    seconds = {}
+    if not settings.get("brief"):
+        random = np.random.default_rng(cell.seed)
+        (draws,), seconds["draw_seconds"] = timed(lambda: list(rows.draw_blocks(None, [cell.n_draws], random)))
+        lists = _lists(draws if rows.is_joint else None, rows.probs())
+        lists["subset"], seconds["subset_seconds"] = timed(lambda: rows.likeliest(width=_BEAM))
+        asked |= {"draws": draws, "lists": lists}
+    scores, seconds["score_seconds"] = timed(lambda: joint_scores(labels, **asked))
     found = {
         "title": cell.variant,
         "law_seconds": law_seconds,
-        "draw_seconds": draw_seconds,
-        "subset_seconds": subset_seconds,
+        **seconds,
         "fit_seconds": {name: base.notes["fit_seconds"][name] + law_seconds[name] for name in ("cpu", "wall")},
         "base": base.notes,
         # How far two orders of the labels disagree: a standard deviation over orders, its mean over rows.
