@@ -13,7 +13,7 @@ from hotvae.baselines.chains import ChainEnsemble
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.config import MessagesConfig
 from hotvae.errors import ConfigError
-from hotvae.estimators import decisions
+from hotvae.estimators import decisions, law_rows
 from hotvae.estimators.joint_law import JointLaw
 from hotvae.estimators.law_rows import LawRows
 from hotvae.net.messages import Messages
@@ -187,6 +187,32 @@ def test_likeliest__wide_beam__is_the_set_of_the_greatest_likelihood():
     plain = rows.log_likelihood((rows.logits > 0).astype(float)).mean()
     assert (narrow >= plain - 1e-9).all()
     assert narrow[2] >= narrow[0] - 1e-9
+
+
+def test_likeliest__of_many_labels__is_the_best_along_the_order_of_each_row(monkeypatch):
+    """Four labels stand in for many; nothing is certain, so that each row's surest label comes first."""
+    monkeypatch.setattr(law_rows, "_FEW_LABELS", 0)
+    monkeypatch.setattr(law_rows, "_CERTAIN", 99.0)
+    rows = random_law(seed=5)
+    known = np.full((5, N_LABELS), np.nan)
+    known[4, 2] = 1
+    found = rows.likeliest(known, width=16)
+    logits = rows.law.logits(rows.logits, rows.gates, known)
+    for row in range(5):
+        order = np.argsort(-np.abs(logits[row]), kind="stable")
+        own = LawRows(rows.law, rows.logits[[row]], rows.gates[[row]])
+        every = [np.where(np.isnan(known[[row]]), labels, known[[row]]) for labels in ALL_SETS]
+        by_hand = [chain_by_hand(own, labels, known[[row]], order)[0] for labels in every]
+        np.testing.assert_array_equal(found[row], every[int(np.argmax(by_hand))][0])
+
+
+def test_likeliest__of_many_labels__certain_ones_are_as_the_base_says(monkeypatch):
+    monkeypatch.setattr(law_rows, "_FEW_LABELS", 0)
+    rows = random_law(seed=5)
+    rows.logits[:, 0], rows.logits[:, 1] = 4.5, -4.5
+    found = rows.likeliest()
+    assert found[:, 0].all()
+    assert not found[:, 1].any()
 
 
 # --- the face ------------------------------------------------------------------------------------------------

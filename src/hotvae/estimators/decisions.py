@@ -293,8 +293,9 @@ def beam_search(
         Logits of labels given others; see :data:`Step`.
     given : ndarray of shape (n_rows, n_labels)
         Known labels, which every set has; NaN elsewhere.
-    order : ndarray of int of shape (n_labels,)
-        In which labels are decided.
+    order : ndarray of int of shape (n_steps,) or (n_steps, n_rows)
+        Which label is decided next, in every row or in each; known ones are passed over. Labels that are not in it
+        stay unknown.
     width : int
         Sets that are followed. As many as there are sets finds the likeliest for certain.
 
@@ -320,16 +321,18 @@ def beam_search(
     state = np.repeat(np.asarray(given, dtype=np.float32)[None], width, axis=0)
     log_probs = np.full((width, n_rows), -np.inf)
     log_probs[0] = 0.0
-    for label in order:
-        free = np.isnan(given[:, label])
+    for labels in order:
+        chosen = np.broadcast_to(labels, n_rows)[:, None]
+        free = np.isnan(np.take_along_axis(given, chosen, axis=1))[:, 0]
         if not free.any():
             continue
-        odds = np.asarray(step(state), dtype=np.float64)[..., label]
+        chosen = np.broadcast_to(chosen, (width, n_rows, 1))
+        odds = np.take_along_axis(np.asarray(step(state), dtype=np.float64), chosen, axis=2)[..., 0]
         both = np.concatenate([log_probs - np.logaddexp(0, odds), log_probs - np.logaddexp(0, -odds)])
         picked = np.argsort(-both, axis=0, kind="stable")[:width]
         came_from, present = picked % width, picked >= width
         kept = np.take_along_axis(state, came_from[..., None], axis=0)
-        kept[..., label] = present
+        np.put_along_axis(kept, chosen, present[..., None].astype(kept.dtype), axis=2)
         state[:, free] = kept[:, free]
         log_probs[:, free] = np.take_along_axis(both, picked, axis=0)[:, free]
     return state == 1, log_probs

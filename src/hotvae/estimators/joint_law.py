@@ -292,6 +292,29 @@ class JointLaw:
                     drawn[part, start : start + step] = _draw(self.messages, some, len(part), blocks, dice, same_dice)
         return drawn
 
+    def again(
+        self,
+        base_logits: ArrayLike,
+        features: ArrayLike,
+        labels: ArrayLike,
+        graph: ArrayLike | None,
+        training: Training,
+        seed: int,
+        effort: float,
+    ) -> Self:
+        """Train messages of the same kind on other rows, such as resampled ones; nothing is chosen anew.
+
+        Parameters are those of :meth:`learn`.
+        """
+        if self.messages is None:
+            return self
+        chosen = next(score for score in reversed(self.scores) if score.get("chosen"))
+        candidate = Candidate(self.messages.config, chosen["learning_rate"], chosen["weight_decay"])
+        rows = _rows(base_logits, features, labels)
+        edges = None if graph is None else check_graph(graph, self.n_labels)
+        search = _Search(rows, None if edges is None or edges.all() else edges, training, seed, effort)
+        return replace(self, messages=search.fit(candidate, rows))
+
     def tensors(self) -> dict[str, Tensor]:
         """Return the weights by name; none where there are no messages."""
         return {} if self.messages is None else dict(self.messages.state_dict())

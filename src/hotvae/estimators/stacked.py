@@ -17,11 +17,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from hotvae.config import require_choice
 from hotvae.data.dataset import Dataset
-from hotvae.errors import ConfigError, DataError
+from hotvae.errors import ConfigError, DataError, ModelError
 from hotvae.estimators.base import LabelClassifier, named_tables
 from hotvae.estimators.folds import deal_folds
 from hotvae.estimators.joint_law import Candidate as LawCandidate
@@ -277,6 +278,70 @@ class StackedClassifier(LabelClassifier):
         logits = self._logits(features)
         form = None if self.gate_ is None else self.forms_.makers[self.gate_].transform(features)
         return logits, _gates(form, logits)
+
+    def law_rows(self, X: Any) -> LawRows:
+        """Put rows under the law of their labels, to read it: what the base says of them, and what changes the edges.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Features, columns as in training.
+
+        Returns
+        -------
+        LawRows
+
+        Raises
+        ------
+        ConfigError
+            A model that has not learned which labels go together.
+        """
+        check_is_fitted(self)
+        rows = self._law_rows(self._read(X))
+        if rows is None:
+            raise ConfigError(
+                f"model must have learned which labels go together; got {type(self).__name__} without a law. Train it "
+                "anew with joint=True on a table of labels."
+            )
+        return rows
+
+    def resampled_laws(self, n_fits: int, seed: int = 0) -> list[JointLaw]:
+        """Learn the law anew on resampled training rows, to see how sure is what it says.
+
+        What the members say, and through what labels speak, stays as it is.
+
+        Parameters
+        ----------
+        n_fits : int
+            Resamples, drawn with replacement.
+        seed : int
+            Decides which rows.
+
+        Returns
+        -------
+        list of JointLaw
+
+        Raises
+        ------
+        ModelError
+            A model that was read from a file: training rows are not kept there.
+        """
+        check_is_fitted(self)
+        kept = getattr(self, "out_of_fold_", None)
+        if kept is None:
+            raise ModelError(
+                "model must have been fitted here for its law to be learned anew; got one read from a file. Fit it, or "
+                "pass several models that were trained with different seeds."
+            )
+        if self.law_ is None or self.law_.messages is None:
+            return [JointLaw(None, self.n_labels_)] * n_fits
+        random = np.random.default_rng([seed, 5])
+        laws = []
+        for number in range(n_fits):
+            picked = random.integers(len(kept.labels), size=len(kept.labels))
+            rows = kept.logits[picked], kept.gates[picked], kept.labels[picked]
+            laws.append(self.law_.again(*rows, kept.graph, self._training(), kept.seed + number, kept.effort))
+        return laws
 
     def _law_rows(self, features: Any) -> LawRows | None:
         return None if self.law_ is None else LawRows(self.law_, *self._base(features))

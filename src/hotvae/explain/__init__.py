@@ -8,6 +8,7 @@ from hotvae.explain.associations import (
     strongest_associations,
 )
 from hotvae.explain.conditional import ConditionalModel, answers_given, flip_effects
+from hotvae.explain.edges import edge_agreement, edges, sign_changes
 from hotvae.explain.groups import gradient_groups
 from hotvae.explain.interactions import (
     association_map,
@@ -38,6 +39,8 @@ __all__ = [
     "associations",
     "correlated_groups",
     "deviance_partition",
+    "edge_agreement",
+    "edges",
     "flip_effects",
     "gradient_groups",
     "group_changes",
@@ -48,6 +51,7 @@ __all__ = [
     "response_surface",
     "score_recovery",
     "shuffle_within_strata",
+    "sign_changes",
     "strongest_associations",
     "third_order",
 ]

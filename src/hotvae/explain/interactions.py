@@ -173,7 +173,9 @@ def associations(
     if labels is not None:
         # NaN fails every comparison: a pair without residuals is not kept.
         clear &= (np.abs(z) >= threshold[:, None, None]) & (np.sign(z) == np.sign(effect))
-    return _frame(names, {name: len(rows) for name, rows in picked.items()}, effect, lower, upper, z, threshold, clear)
+    return association_frame(
+        names, {name: len(rows) for name, rows in picked.items()}, effect, lower, upper, z, threshold, clear
+    )
 
 
 def third_order(
@@ -483,7 +485,7 @@ def listed_pairs(table: pd.DataFrame) -> Iterator[tuple[str, str]]:
     yield from dict.fromkeys((str(a), str(b)) for a, b in zip(kept["label_a"], kept["label_b"], strict=True))
 
 
-def _frame(
+def association_frame(
     names: Sequence[str],
     n_rows: Mapping[str, int],
     effect: FloatArray,
@@ -492,7 +494,9 @@ def _frame(
     z: FloatArray,
     threshold: FloatArray,
     kept: BoolArray,
+    **more: FloatArray,
 ) -> pd.DataFrame:
+    """Make the table of what was found, a row for every ordered pair and group, from arrays (group, who, on whom)."""
     n_labels, n_groups = len(names), len(n_rows)
     flipped, listening = np.nonzero(~np.eye(n_labels, dtype=bool))
     n_pairs = len(flipped)
@@ -509,6 +513,7 @@ def _frame(
             "effect": column(effect),
             "lower": column(lower),
             "upper": column(upper),
+            **{name: column(values) for name, values in more.items()},
             "residual_z": column(z),
             "null_threshold": np.repeat(threshold, n_pairs),
             "kept": column(kept),

@@ -6,6 +6,7 @@ effect a perfect model would show is known for every pair and every group of row
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +105,7 @@ def score_recovery(
     false_share: float = 0.1,
     random_state: int = 0,
     X: Any = None,
+    read: Callable[..., pd.DataFrame] = associations,
 ) -> Recovery:
     """Score the associations of a model against the interactions of a virtual region.
 
@@ -119,6 +121,8 @@ def score_recovery(
         As in :func:`~hotvae.explain.associations`.
     X : DataFrame or array, optional
         The same rows' features in the form the model wants; by default the layers as a frame.
+    read : callable
+        What reads the model: :func:`~hotvae.explain.associations`, or :func:`~hotvae.explain.edges` for one with a law.
 
     Raises
     ------
@@ -142,9 +146,11 @@ def score_recovery(
     small = [name for name, mask in groups.items() if mask.sum() < MIN_GROUP_ROWS]
     if small:
         raise DataError(f"rows must reach every environment; got fewer than {MIN_GROUP_ROWS} where {small[0]}.")
-    common: dict[str, Any] = {"groups": groups, "scale": "logit", "max_rows": max_rows, "random_state": random_state}
-    found = associations(model, layers if X is None else X, data.labels[chosen], false_share=false_share, **common)
-    exact = associations(TrueModel(region), layers, n_bootstrap=20, **common)
+    common: dict[str, Any] = {"groups": groups, "max_rows": max_rows, "random_state": random_state}
+    flips = {"scale": "logit"} if read is associations else {}
+    told = layers if X is None else X
+    found = read(model, told, data.labels[chosen], false_share=false_share, **common, **flips)
+    exact = associations(TrueModel(region), layers, n_bootstrap=20, scale="logit", **common)
 
     names = list(data.label_names)
     effects, truths = (_symmetric(table, "effect", list(groups), len(names)) for table in (found, exact))

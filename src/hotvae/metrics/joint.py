@@ -145,8 +145,8 @@ def joint_scores(
     *,
     log_likelihood: npt.ArrayLike,
     probs_given: Callable[[FloatArray], npt.ArrayLike],
-    draws: npt.ArrayLike,
-    lists: Mapping[str, npt.ArrayLike],
+    draws: npt.ArrayLike | None = None,
+    lists: Mapping[str, npt.ArrayLike] | None = None,
     shares: tuple[float, ...] = SHARES,
     n_masks: int = 3,
     levels: tuple[float, ...] = LEVELS,
@@ -162,9 +162,9 @@ def joint_scores(
         Of the observed labels of each row together, in nats.
     probs_given : callable
         From known labels (NaN elsewhere) to probabilities, both of shape (n_samples, n_labels).
-    draws : array-like of shape (n_draws, n_samples, n_labels)
-        Whole label sets.
-    lists : mapping of {"f1", "jaccard", "subset"} to array-like of shape (n_samples, n_labels)
+    draws : array-like of shape (n_draws, n_samples, n_labels), optional
+        Whole label sets; without them there is no coverage.
+    lists : mapping of {"f1", "jaccard", "subset"} to array-like of shape (n_samples, n_labels), optional
         The list of each row that is best for each.
     shares, n_masks
         Shares of known labels, and how often which ones they are is drawn.
@@ -207,10 +207,11 @@ def joint_scores(
             losses, counts = losses + own[0], counts + own[1]
         rows[name], rows[f"n_{name}"] = losses, counts
         values[name] = float(losses.sum() / counts.sum()) if counts.any() else float("nan")
-    for level in levels:
+    for level in levels if draws is not None else ():
         values[f"coverage_{100 * level:g}"] = richness_coverage(labels, np.asarray(draws), level, ties="shared")
-    rows |= _list_rows(labels, lists, empty)
-    values |= {name: mean_of_known(rows[name]) for name in lists}
+    told_lists = _list_rows(labels, lists or {}, empty)
+    values |= {name: mean_of_known(own) for name, own in told_lists.items()}
+    rows |= told_lists
     return JointScores(values, rows, empty)
 
 
