@@ -27,7 +27,9 @@ CHECKED = {
     "n_threads": 1,
     "random_state": 0,
 }
-SMALL = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state": 0}
+# What is learned after the network, of given labels and whole communities, is tested elsewhere.
+BRIEF = {"given_epochs": 1, "covariance_epochs": 1}
+SMALL = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state": 0, **BRIEF}
 
 
 @pytest.mark.slow
@@ -41,6 +43,7 @@ SMALL = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state
             label_encoder_widths=(8,),
             decoder_dropout=0.0,
             **CHECKED,
+            **BRIEF,
         ),
         PlainNetClassifier.from_settings(dim=8, **CHECKED),
     ]
