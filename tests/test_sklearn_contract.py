@@ -20,9 +20,9 @@ from hotvae.estimators.recipe import Plan
 CHECKED = {
     "encoder_widths": (32,),
     "encoder_dropout": 0.0,
-    "max_epochs": 12,
-    "batch_size": 16,
-    "learning_rate": 0.02,
+    "max_epochs": 8,
+    "batch_size": 32,
+    "learning_rate": 0.04,
     "precision": "float64",
     "n_threads": 1,
     "random_state": 0,
