@@ -21,14 +21,16 @@ from hotvae.estimators.recipe import Plan
 CHECKED = {
     "encoder_widths": (32,),
     "encoder_dropout": 0.0,
-    "max_epochs": 12,
-    "batch_size": 16,
-    "learning_rate": 0.02,
+    "max_epochs": 8,
+    "batch_size": 32,
+    "learning_rate": 0.04,
     "precision": "float64",
     "n_threads": 1,
     "random_state": 0,
 }
-SMALL = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state": 0}
+# What is learned after the network, of given labels and whole communities, is tested elsewhere.
+BRIEF = {"given_epochs": 1, "covariance_epochs": 1}
+SMALL = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state": 0, **BRIEF}
 
 
 @pytest.mark.slow
@@ -42,6 +44,7 @@ SMALL = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state
             label_encoder_widths=(8,),
             decoder_dropout=0.0,
             **CHECKED,
+            **BRIEF,
         ),
         PlainNetClassifier.from_settings(dim=8, **CHECKED),
     ]

@@ -17,7 +17,7 @@ NAMES = {"feature_names": ("depth", "slope", "light"), "label_names": ("wren", "
 DATA = Dataset(TABLE, LABELS, **NAMES)
 SMALL = {"encoder_widths": (8,), "dim": 8, "max_epochs": 1, "random_state": 0}
 MODELS = {
-    "hotvae": HotVAENetwork.from_settings(**SMALL),
+    "hotvae": HotVAENetwork.from_settings(**SMALL, given_epochs=1, covariance_epochs=1),
     "plain": PlainNetClassifier.from_settings(**SMALL),
     "prevalence": Prevalence(),
 }

@@ -9,6 +9,8 @@ from hotvae.net.model import HotVAE
 from hotvae.training import loop as training
 
 SMALL = {"encoder_widths": (16,), "dim": 8, "batch_size": 32, "random_state": 0, "average_decay": 0.0, "n_threads": 1}
+# What is learned after the network, of given labels and whole communities, is tested elsewhere.
+SMALL |= {"given_epochs": 1, "covariance_epochs": 1}
 
 
 @pytest.fixture(scope="module")

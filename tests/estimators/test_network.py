@@ -32,6 +32,8 @@ SMALL = {
     "random_state": 0,
     "device": "cpu",
 }
+# What is learned after the network, of given labels and whole communities, is tested elsewhere.
+BRIEF = {"given_epochs": 1, "covariance_epochs": 1}
 CLASSIFIERS = pytest.mark.parametrize("cls", [HotVAENetwork, PlainNetClassifier])
 N_ROWS = 90
 RNG = np.random.default_rng(0)
@@ -59,7 +61,8 @@ EVERY_KIND = pytest.mark.parametrize(
 
 def fitted(cls, kind, **changes):
     X, parameters, _ = KINDS[kind]
-    return cls.from_settings(**SMALL, **parameters, **changes).fit(X, LABELS), X
+    brief = BRIEF if cls is HotVAENetwork else {}
+    return cls.from_settings(**SMALL, **brief, **parameters, **changes).fit(X, LABELS), X
 
 
 # Every kind -----------------------------------------------------------------------------------------------
@@ -219,7 +222,7 @@ def test_molecule__unreadable__warned_of_with_the_users_row_and_predicted_as_unk
 
 @BONDS
 def test_molecule__bonds__do_not_depend_on_how_the_smiles_is_written():
-    model = HotVAENetwork.from_settings(**SMALL, encoder="smiles", bonds=True, precision="float64").fit(
+    model = HotVAENetwork.from_settings(**SMALL, **BRIEF, encoder="smiles", bonds=True, precision="float64").fit(
         MOLECULES, LABELS
     )
     probs = model.predict_proba(["OCCN", "NCCO", "C(CN)O", "ONCC"])
@@ -262,7 +265,9 @@ def test_label_tokens__with_gaps_and_empty_rows__train_and_survive_saving(kind, 
     labels[::3, 0] = np.nan
     labels[5] = 0
     labels[6] = np.nan
-    model = HotVAENetwork.from_settings(**SMALL, **parameters, label_encoder="tokens", conditional=False).fit(X, labels)
+    model = HotVAENetwork.from_settings(**SMALL, **BRIEF, **parameters, label_encoder="tokens", conditional=False).fit(
+        X, labels
+    )
     assert np.isfinite(model.history_.column("loss")).all()
     model.save(tmp_path / "model")
     again = HotVAENetwork.load(tmp_path / "model")
@@ -275,7 +280,7 @@ def test_label_tokens__many_labels__no_tensor_of_rows_labels_and_dimensions(monk
     embed = torch.nn.Embedding.forward
     monkeypatch.setattr(torch.nn.Embedding, "forward", lambda self, x: seen.append(x.shape) or embed(self, x))
     labels = np.eye(300, dtype=int)[RNG.integers(0, 300, N_ROWS)]
-    settings = SMALL | {"max_epochs": 1, "label_encoder": "tokens", "conditional": False, "batch_size": 30}
+    settings = SMALL | BRIEF | {"max_epochs": 1, "label_encoder": "tokens", "conditional": False, "batch_size": 30}
     with pytest.warns(DataWarning, match="1 class"):
         HotVAENetwork.from_settings(**settings).fit(TABLE, labels)
     assert seen
@@ -294,6 +299,7 @@ LEARNING = {
     "learning_rate": 0.01,
     "n_threads": 1,
     "random_state": 0,
+    **BRIEF,
 }
 
 
@@ -302,6 +308,7 @@ def held_out_f1(X, labels, **parameters):
     return macro_f1(labels[400:], model.predict(X[400:]))
 
 
+@pytest.mark.slow
 def test_text__order_decides__words_learn_it_and_a_bag_cannot():
     """Label: whether the dog comes before the cat, and its opposite; both words are in every text."""
     rng = np.random.default_rng(0)
@@ -318,6 +325,7 @@ def test_text__order_decides__words_learn_it_and_a_bag_cannot():
     assert held_out_f1(texts, labels, encoder="bag") < 0.65
 
 
+@pytest.mark.slow
 def test_set__two_columns_together__are_learned():
     """Label 0: exactly one of columns 0 and 1; label 1: both; thirty other columns are noise."""
     rng = np.random.default_rng(0)
@@ -328,6 +336,7 @@ def test_set__two_columns_together__are_learned():
     assert found > 0.9
 
 
+@pytest.mark.slow
 @BONDS
 def test_molecule__a_bond_decides__is_learned_along_bonds():
     """Chains of carbon with one N and one O; label: whether these two are bonded. Elements alone cannot tell."""
@@ -361,7 +370,8 @@ def test_fit_and_predict__threads_not_said__one_of_ours_and_the_callers_after(cl
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        model = cls.from_settings(**settings).fit(TABLE, LABELS)
+        brief = BRIEF if cls is HotVAENetwork else {}
+        model = cls.from_settings(**settings, **brief).fit(TABLE, LABELS)
         model.predict_proba(TABLE)
         model.change_settings(n_threads=None).predict_proba(TABLE)
         after = torch.get_num_threads()

@@ -33,7 +33,7 @@ from paper.variants import VARIANTS, printed_ranking
 
 JOINT = ("hotvae preset", "probit", "mpvae")  # whose communities are drawn whole
 RECIPES = ("hotvae", "paper")  # how these draw them, their recipe says
-TINY = {"max_epochs": 1, "encoder_widths": [8], "dim": 8}
+TINY = {"max_epochs": 1, "encoder_widths": [8], "dim": 8, "given_epochs": 1, "covariance_epochs": 1}
 
 
 @pytest.fixture

@@ -12,6 +12,9 @@ from hotvae import HotVAENetwork, PlainNetClassifier, Training, read_table, spli
 from hotvae.estimators.threshold_tuner import label_probs
 from hotvae.metrics import log_loss, macro_f1
 
+# The network alone is judged: nothing is learned after it.
+ALONE = {"given_epochs": 0, "covariance_epochs": 0, "n_threads": 1, "random_state": 0}
+
 
 @pytest.mark.slow
 def test_overfit__32_rows_of_noise__every_label_learned():
@@ -24,8 +27,7 @@ def test_overfit__32_rows_of_noise__every_label_learned():
         encoder_dropout=0.0,
         decoder_dropout=0.0,
         validation_fraction=0.0,
-        n_threads=1,
-        random_state=0,
+        **ALONE,
     ).fit(X, Y)
     assert macro_f1(Y, model.predict(X)) == 1.0
 
@@ -38,7 +40,7 @@ def test_labels_linked_by_exclusive_or__beat_independent_logistic_regression():
     a, b = X[:, 0] > 0, X[:, 1] > 0
     Y = np.column_stack([a, b, a ^ b]).astype(int)
     settings = {"max_epochs": 25, "encoder_widths": (64, 64), "encoder_dropout": 0.1, "learning_rate": 0.003}
-    model = HotVAENetwork.from_settings(**settings, n_threads=1, random_state=0).fit(X[:600], Y[:600])
+    model = HotVAENetwork.from_settings(**settings, **ALONE).fit(X[:600], Y[:600])
     rival = MultiOutputClassifier(LogisticRegression()).fit(X[:600], Y[:600])
     ours, theirs = (log_loss(Y[600:], label_probs(fitted, X[600:])) for fitted in (model, rival))
     assert ours < theirs - 0.15
@@ -52,7 +54,7 @@ def test_virtual_region__small__closer_to_the_truth_than_prevalence():
     parts = split_dataset(data, fractions=(0.6, 0.15, 0.25), random_state=0)
     held = (data.features[parts.validation], data.labels[parts.validation])
     settings = {"max_epochs": 25, "encoder_widths": (64, 64), "encoder_dropout": 0.1, "dim": 32}
-    model = HotVAENetwork.from_settings(**settings, learning_rate=0.002, n_threads=1, random_state=0)
+    model = HotVAENetwork.from_settings(**settings, learning_rate=0.002, **ALONE)
     model.fit(data.features[parts.train], data.labels[parts.train], validation=held)
     truth, test = data.labels[parts.test], parts.test
     rate = np.broadcast_to(data.labels[parts.train].mean(axis=0), truth.shape)
@@ -68,10 +70,10 @@ def test_missing_labels__half_of_the_cells__cost_little():
     data = virtual_region(900, 6, random_state=2).dataset
     gone = np.random.default_rng(0).random((600, 6)) < 0.5
     labels = np.where(gone, np.nan, data.labels[:600])
-    settings = {"max_epochs": 15, "encoder_widths": (64,), "encoder_dropout": 0.1, "dim": 32, "n_threads": 1}
+    settings = {"max_epochs": 15, "encoder_widths": (64,), "encoder_dropout": 0.1, "dim": 32}
     losses = []
     for known in (data.labels[:600], labels, np.nan_to_num(labels)):
-        model = HotVAENetwork.from_settings(**settings, random_state=0).fit(data.features[:600], known)
+        model = HotVAENetwork.from_settings(**settings, **ALONE).fit(data.features[:600], known)
         losses.append(log_loss(data.labels[600:], model.predict_proba(data.features[600:])))
     everything, half_known, taken_for_absent = losses
     assert everything <= half_known + 0.01
