@@ -34,6 +34,7 @@ from hotvae.config import require_count, require_share
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import MultilabelStratifiedShuffleSplit
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+from hotvae.estimators.given import whole_given
 from hotvae.estimators.thresholds import tune_thresholds
 from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
 from hotvae.features.columns import ColumnPlan
@@ -179,6 +180,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_features(self, X: Any, reset: bool) -> Any:
         """Return features as a float array, CSR, a frame when it has columns that are not numbers, or one of str."""
+        if isinstance(X, Dataset):
+            X, _ = named_tables(X)
         if self.features_.is_column:
             return self._check_column(X, reset)
         if isinstance(X, pd.DataFrame) and not all(pd.api.types.is_numeric_dtype(kind) for kind in X.dtypes):
@@ -284,9 +287,10 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
             Features, columns as in training.
-        given : array or DataFrame of shape (n_samples, n_labels), optional
-            Given labels: 1 present, 0 absent, NaN for all others. Columns of a frame are matched by name. Only for
-            models whose ``conditional`` is True.
+        given : mapping, DataFrame or array, optional
+            Given labels: 1 present, 0 absent, NaN unknown. A mapping of label names to values, of a row each or one for
+            all rows, or a frame, names any of the labels; an array has a column for each. Only for models whose
+            ``conditional`` is True.
 
         Returns
         -------
@@ -329,7 +333,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     def _check_given(self, given: Any, n_rows: int) -> NDArray[np.float32]:
         """Return given labels of shape (n_rows, n_labels), NaN elsewhere."""
         self._require_label_table("given")
-        labels = self._check_labels(given, reset=False)
+        names = [str(name) for name in self.label_names_]
+        labels = self._check_labels(whole_given(given, names, n_rows, self.labels_are_named_), reset=False)
         if len(labels) != n_rows:
             raise DataError(f"given must have the rows of X, {n_rows}; got {len(labels)}. Use NaN for unknown labels.")
         return labels
@@ -358,7 +363,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             Label sets for each row.
         random_state : int, RandomState or None
             Decides the draws.
-        given : array or DataFrame of shape (n_samples, n_labels), optional
+        given : mapping, DataFrame or array, optional
             Given labels, as in :meth:`predict_proba`; every draw has them.
 
         Returns
