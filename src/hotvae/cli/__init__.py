@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hotvae.cli import benchmark, data, demo, evaluate, explain, info, models, predict, train, tune
+from hotvae.cli import benchmark, data, demo, ebird, evaluate, explain, info, models, predict, train, tune
 from hotvae.errors import DataWarning, HotVAEError
 
 # UsageError and what stands above it; typer brings its own copy of click or click itself, version by version.
@@ -53,6 +53,7 @@ app.command("tune")(tune.tune)
 app.command("benchmark")(benchmark.benchmark)
 app.command("explain")(explain.explain)
 app.add_typer(data.app)
+app.add_typer(ebird.app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

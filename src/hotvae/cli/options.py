@@ -8,7 +8,23 @@ import typer
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.")]
 TableFile = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet, ARFF or npz; text files also as .gz.")
+    Path,
+    typer.Argument(
+        metavar="TABLE",
+        help="CSV, TSV, Parquet, xlsx, GeoPackage, shapefile, GeoJSON, ARFF or npz; text files also as .gz.",
+    ),
+]
+Sheet = Annotated[str | None, typer.Option(metavar="NAME", help="Sheet of a workbook, layer of a GeoPackage.")]
+Long = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SITE,SPECIES,COUNT",
+        help="The table (or --label-table) has a row a record: its columns, or auto to guess them.",
+    ),
+]
+Sites = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="With --long: all sites that were visited, and their covariates."),
 ]
 LabelTable = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Second table with the labels, joined by the id column.")
@@ -27,7 +43,11 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 # How a table is read and split, for what trains on it. None is what was not said: a settings file may say it.
 TrainingTable = Annotated[
     Path | None,
-    typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet, ARFF or npz; text files also as .gz."),
+    typer.Argument(
+        metavar="TABLE",
+        help="CSV, TSV, Parquet, xlsx, GeoPackage, shapefile, GeoJSON, Darwin Core archive (.zip), ARFF or npz; "
+        "text files also as .gz.",
+    ),
 ]
 NamedData = Annotated[
     str | None,
@@ -36,10 +56,18 @@ NamedData = Annotated[
 Fold = Annotated[int | None, typer.Option(metavar="N", min=0, help="Which published split of the named set (0).")]
 Labels = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="Label columns: names or globs such as 'sp_*'; repeat, or use commas."),
+    typer.Option(
+        metavar="PATTERN",
+        help="Label columns: names, globs such as 'sp_*', a range first:last, a file @species.txt of names; "
+        "repeat, or use commas.",
+    ),
 ]
 TrainingLabelTable = Annotated[
     str | None, typer.Option(metavar="FILE", help="Second table with the labels, joined by --id-column.")
+]
+Join = Annotated[
+    str | None,
+    typer.Option(metavar="HOW", help="Rows that one of two tables lacks: exact (default) refuses, inner drops."),
 ]
 TrainingIdColumn = Annotated[str | None, typer.Option(metavar="NAME", help="Column of row ids; no feature.")]
 Coordinates = Annotated[

@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,11 +20,15 @@ from hotvae.cli.options import (
     Fold,
     Graph,
     Groups,
+    Join,
     Labels,
+    Long,
     MaxDistance,
     NamedData,
     Relatives,
     Seed,
+    Sheet,
+    Sites,
     SplitKind,
     TrainingDecimal,
     TrainingEncoding,
@@ -39,6 +44,7 @@ from hotvae.errors import listed
 from hotvae.jobs.settings import TrainSettings, join_settings
 
 if TYPE_CHECKING:
+    from hotvae.data.tables import TableRoles
     from hotvae.jobs.train import TrainRun
 
 
@@ -50,6 +56,10 @@ def train(
     out: Annotated[str | None, typer.Option(metavar="MODEL", help="Folder for the model. Required.")] = None,
     labels: Labels = None,
     label_table: TrainingLabelTable = None,
+    long: Long = None,
+    sites: Sites = None,
+    join: Join = None,
+    sheet: Sheet = None,
     id_column: TrainingIdColumn = None,
     coordinates: Coordinates = None,
     groups: Groups = None,
@@ -112,16 +122,31 @@ def train(
         print(f"{state} is left of an interrupted run: going on (--no-resume starts afresh)", file=sys.stderr)
     command = without_folders(["hotvae", *context.obj])
     try:
-        run = job.train(settings, table, command=command)
+        told: list[TableRoles] = []
+        run = job.train(
+            settings,
+            table,
+            command=command,
+            tell=lambda roles: _take_roles(roles, told, settings.quiet or settings.json),
+        )
     except KeyboardInterrupt:
         kept = f"; the same command goes on from {state}" if state.exists() else ""
         print(f"interrupted{kept}", file=sys.stderr)
         raise typer.Exit(130) from None
-    summary = _summary(run, settings, table)
+    summary = _summary(run, settings, table) | {"roles": {} if not told else asdict(told[0])}
     if settings.json:
         print_json(summary)
     else:
-        _print_training(summary, run.model.title, table)
+        is_long = bool(told) and told[0].is_long
+        rows = table if not is_long else None if settings.sites is None else Path(settings.sites)
+        _print_training(summary, run.model.title, rows)
+
+
+def _take_roles(roles: "TableRoles", told: list["TableRoles"], silent: bool) -> None:
+    """Keep what becomes of every column, and say it before anything is learned from them."""
+    told.append(roles)
+    for line in [] if silent else roles.lines():
+        print(line, file=sys.stderr)
 
 
 def _summary(run: "TrainRun", settings: TrainSettings, table: Path | None) -> dict[str, Any]:
