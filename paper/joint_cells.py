@@ -61,7 +61,7 @@ LAW = "law"
 N_ORDERS = 4
 # Sets that the search for the likeliest one follows.
 _BEAM = 4
-_N_TREES = 300
+_N_TREES, _LEAF = 300, 5
 # Width of the attention that stands in for sums over edges.
 _ATTENTION_DIM = 32
 
@@ -150,7 +150,9 @@ def fit_base(cell: Cell) -> BaseFit:
     parts = read_parts(own, recipe)
     model: StackedClassifier
     if cell.settings["base"] == "forest":
-        forest = RandomForestClassifier(_N_TREES if effort != "quick" else 50, n_jobs=1)
+        n_trees = _N_TREES if effort != "quick" else 50
+        # Full trees of hundreds of labels would fill the memory, and their leaves are too sure.
+        forest = RandomForestClassifier(n_trees, min_samples_leaf=_LEAF, n_jobs=1)
         model = _ForestAlone(base=forest, random_state=cell.seed)
     else:
         found = _model(own, recipe, parts)

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from scipy.special import expit, logit
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LinearRegression
@@ -144,6 +145,16 @@ def test_parameters__not_allowed__are_named(settings, words, table):
 def test_log_likelihood__other_rows__says_so(table, model):
     with pytest.raises(DataError, match="y must have the rows of X, 300; got 2"):
         model.log_likelihood(table[0], table[1][:2])
+
+
+def test_sparse_rows__with_long_indices__are_taken_by_trees(table):
+    X, Y = table
+    rows = sparse.csr_array((X > 0).astype(float))
+    rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+    model = JointClassifier(
+        base=DecisionTreeClassifier(max_depth=2, random_state=0), cv=2, law_effort=0.1, random_state=0
+    )
+    assert model.fit(rows, Y).predict_proba(rows).shape == (300, 3)
 
 
 def test_frame__with_a_column_of_words__is_made_numbers_for_the_base(table):

@@ -1,12 +1,15 @@
 """The page of labels together: bases that are kept, laws on them, rivals, comparisons, tables."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from hotvae import HotVAEClassifier
+from hotvae.errors import DataWarning
 from hotvae.estimators import joint_law
 from hotvae.estimators.joint_law import Candidate
 from hotvae.net.messages import Messages
@@ -48,6 +51,20 @@ def test_base__kept_and_read_again__is_the_same_and_is_not_fitted_twice(cache, m
     for name in ("logits", "gates", "labels", "rows"):
         np.testing.assert_array_equal(getattr(joint_cells.BaseFit.load(again), name), getattr(base, name))
     assert joint_cells.BaseFit.load(again).train.seed == base.train.seed
+
+
+def test_law__learned_from_a_kept_base__is_the_law_of_the_model_itself(tmp_path):
+    """So that a row of the page says what HotVAEClassifier does, though its base was fitted long before."""
+    cell = law_cell("hotvae")
+    kept = joint_cells.learn_law(cell.settings, joint_cells.base_of(cell, tmp_path).train)
+    own = replace(cell, model="hotvae", settings={"effort": "quick"})
+    parts = joint_cells.read_parts(own, joint_cells.recipe_of(own))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        model = HotVAEClassifier(effort="quick", random_state=0).fit(parts.train[0])
+    assert model.law_.notes() == kept.notes()
+    for name, tensor in model.law_.tensors().items():
+        assert torch.equal(tensor, kept.tensors()[name])
 
 
 def test_independent__on_a_base__is_the_log_loss_of_the_base(cache):

@@ -91,6 +91,8 @@ class HotVAEClassifier(StackedClassifier):
         Probabilities of the training rows by models that were not shown them; not kept in files.
     member_logits_ : list of ndarray of shape (n_samples, n_labels) or None
         The same of each member by itself, as logits before stacking; not kept in files.
+    out_of_fold_ : OutOfFold or None
+        All that the law was learned from; not kept in files.
     thresholds_ : dict
         Cut-off of each metric, chosen on rows held out.
     label_names_ : ndarray of str

@@ -68,6 +68,8 @@ class JointClassifier(StackedClassifier):
         Temperature and bias of each label.
     left_out_ : ndarray of shape (n_samples, n_labels)
         Probabilities of the training rows by models that were not shown them.
+    out_of_fold_ : OutOfFold or None
+        All that the law was learned from; not kept in files.
     thresholds_ : dict
         Cut-off of each metric, chosen on rows held out.
     label_names_, classes_

@@ -220,12 +220,15 @@ class OwnMember:
         if "random_state" in fitted.get_params(deep=False) and fitted.random_state is None:
             fitted.set_params(random_state=seed)
         table = labels if has_gaps else labels.astype(np.int64)
-        fitted.fit(train.features, table[:, 0] if labels.shape[1] == 1 and not has_gaps else table)
+        # Some of scikit-learn's models insist on short indices of sparse rows.
+        fitted.fit(
+            unit_rows(train.features, wanted=False), table[:, 0] if labels.shape[1] == 1 and not has_gaps else table
+        )
         return cls(fitted, np.nanmean(labels, axis=0, dtype=np.float64))
 
     def logits(self, features: Any) -> NDArray[Any]:
         """Return logits of shape (n_rows, n_labels)."""
-        found = self.model.predict_proba(features)
+        found = self.model.predict_proba(unit_rows(features, wanted=False))
         if isinstance(found, list):  # scikit-learn's forests: a table of both classes for each label
             found = np.column_stack(
                 [
