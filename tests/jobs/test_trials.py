@@ -214,6 +214,13 @@ def test_name__table_moved_or_changed__the_content_counts(task, table, tmp_path)
     moved.write_text(moved.read_text().replace("s000,", "s900,"))
     assert task_of(moved).name != task.name
     assert task_of(table, n_neighbours=11).name != task.name
+    judges = [tmp_path / name for name in ("a.csv", "b.csv")]
+    for path in judges:
+        region_table(40, seed=1).to_csv(path, index=False)
+    first, second = (task_of(table, roles={**ROLES, "validation": str(path)}).name for path in judges)
+    assert first == second != task.name
+    region_table(40, seed=2).to_csv(judges[1], index=False)
+    assert task_of(table, roles={**ROLES, "validation": str(judges[1])}).name != first
     assert task_of(table, held=["smoothing"]).name != task.name
 
 

@@ -92,10 +92,9 @@ class Task:
         told = asdict(self.settings)
         for option in ("out", "resume", "quiet", "json"):
             del told[option]
-        files = {"table": self.table, **{option: told.pop(option) for option in ("label_table", "validation")}}
-        if Path(str(told["graph"])).is_file():
-            files["graph"] = told.pop("graph")
-        digests = {option: None if path is None else _digest(path) for option, path in files.items()}
+        files = {option: path for option, path in told.items() if isinstance(path, str) and Path(path).is_file()}
+        told = {option: value for option, value in told.items() if option not in files}
+        digests = {option: _digest(path) for option, path in (files | {"table": self.table}).items() if path}
         words = [told, digests, self.metric, repr(self.space), repr(self.start)]
         return hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()[:16]
 
