@@ -35,6 +35,7 @@ from hotvae.jobs.trials import (
 )
 from hotvae.jobs.tune import found_in, plan
 from hotvae.metrics import log_loss
+from hotvae.training.progress import OutOfTimeError
 from tests.cli.region import region_table
 
 LATER = 1e6
@@ -272,10 +273,14 @@ def test_network__epochs_reported__and_a_hopeless_trial_is_ended(network, tmp_pa
     assert found_in(open_study(network, tmp_path / "j"), network).n_pruned == 1
 
 
-def test_network__budget_over_in_mid_training__trial_ended_and_put_back(table, tmp_path):
-    task = task_of(table, "plain", held=["encoder_widths"], max_epochs=10_000, patience=0, encoder_widths=(8,))
-    run_trials(task, tmp_path / "j", deadline=time.time() + 1)
-    study = open_study(task, tmp_path / "j")
+def test_network__budget_over_in_mid_training__trial_ended_and_put_back(network, tmp_path, monkeypatch):
+    def over(watcher, record):
+        if record["epoch"] == 2:
+            raise OutOfTimeError
+
+    monkeypatch.setattr(trials._Watcher, "epoch", over)
+    run_trials(network, tmp_path / "j", deadline=later())
+    study = open_study(network, tmp_path / "j")
     put_back(study)
     ended, waiting = study.get_trials()
     assert (ended.state.name, waiting.state.name) == ("FAIL", "WAITING")
@@ -438,7 +443,7 @@ def test_second_look__values__are_those_of_a_fit_with_the_other_rows(task, tmp_p
 def test_second_look__time_is_over__fit_ended_and_nothing_noted(network, tmp_path):
     told = {"max_epochs": 10_000, "patience": 0, "encoder_widths": [8]}
     finished(open_study(network, tmp_path / "j"), 0.5, **told)
-    look_again(network, tmp_path / "j", [(1, 1)], deadline=time.time() + 0.5)
+    look_again(network, tmp_path / "j", [(1, 1)], deadline=time.time() - 1)
     assert not open_study(network, tmp_path / "j").user_attrs
 
 
