@@ -231,6 +231,17 @@ def test_task__through_json__is_the_same(table):
     assert task.space["encoder_widths"].values[-1] == (16, 8)
 
 
+def test_digest__folder__is_that_of_its_files(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / name / "deep" / "rows.csv").write_text("1")
+        (tmp_path / name / "rows.csv").write_text("2")
+    first, second = (trials._digest(str(tmp_path / name)) for name in ("a", "b"))
+    assert first == second
+    (tmp_path / "b" / "deep" / "rows.csv").write_text("3")
+    assert trials._digest(str(tmp_path / "b")) != first
+
+
 def test_run_trials__time_is_over__nothing_started(task, tmp_path):
     run_trials(task, tmp_path / "j", deadline=time.time() - 1)
     assert [trial.state.name for trial in all_in(task, tmp_path / "j")] == ["WAITING"]

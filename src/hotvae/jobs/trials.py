@@ -118,8 +118,12 @@ def _without_lists(value: Any) -> Any:
 
 
 def _digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Digest a file, or all files of a folder."""
+    place, found = Path(path), hashlib.sha256()
+    for file in sorted(each for each in place.rglob("*") if each.is_file()) if place.is_dir() else [place]:
+        with file.open("rb") as opened:
+            found.update(hashlib.file_digest(opened, "sha256").digest())
+    return found.hexdigest()
 
 
 def all_settings(model: str) -> dict[str, Any]:
