@@ -1,11 +1,14 @@
 """``hotvae tune``: on a table, anywhere; what it prints can be pasted; mistakes are one line."""
 
+import inspect
 import re
 import shlex
 
 import pytest
 
 from hotvae import load_model
+from hotvae.cli.train import train
+from hotvae.cli.tune import tune
 from hotvae.jobs.settings import read_settings
 from tests.cli.region import LABELS, ROLES, region_table
 
@@ -119,6 +122,14 @@ def test_tune__mistakes__one_line_and_code_2(words, message, folder, tmp_path, f
     words = [str(folder / "region.csv") if word == "{table}" else word for word in words]
     assert message in fails("tune", folder / "region.csv", *ROLES, "--out", tmp_path / "s.toml", *words)
     assert (folder / "region.csv").read_bytes() == before
+
+
+def test_options__of_rows__are_those_of_training():
+    """What is said of a table to one command can be said to the other."""
+    of_training, of_search = (set(inspect.signature(command).parameters) for command in (train, tune))
+    own = {"recipe", "effort", "epochs", "dim", "layers", "device", "threads", "resume", "as_json"}
+    assert of_training - own <= of_search
+    assert own < of_training
 
 
 def test_tune__neither_table_nor_set__one_line(tmp_path, fails):

@@ -80,6 +80,7 @@ def test_from_tensors__gaps_and_all__mixes_to_the_same_bits():
     assert torch.equal(copy.mix(probs, rows), neighbours.mix(probs, rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network__rows_in_heaps__learns_more_with_neighbours(name):
     """Whatever helps a latent space is no merit of one model: every network that has one can have it."""

@@ -35,6 +35,7 @@ from hotvae.jobs.trials import (
 )
 from hotvae.jobs.tune import found_in, plan
 from hotvae.metrics import log_loss
+from hotvae.training.progress import OutOfTimeError
 from tests.cli.region import region_table
 
 LATER = 1e6
@@ -214,6 +215,13 @@ def test_name__table_moved_or_changed__the_content_counts(task, table, tmp_path)
     moved.write_text(moved.read_text().replace("s000,", "s900,"))
     assert task_of(moved).name != task.name
     assert task_of(table, n_neighbours=11).name != task.name
+    judges = [tmp_path / name for name in ("a.csv", "b.csv")]
+    for path in judges:
+        region_table(40, seed=1).to_csv(path, index=False)
+    first, second = (task_of(table, roles={**ROLES, "validation": str(path)}).name for path in judges)
+    assert first == second != task.name
+    region_table(40, seed=2).to_csv(judges[1], index=False)
+    assert task_of(table, roles={**ROLES, "validation": str(judges[1])}).name != first
     assert task_of(table, held=["smoothing"]).name != task.name
 
 
@@ -221,6 +229,17 @@ def test_task__through_json__is_the_same(table):
     task = task_of(table, "plain", encoder_widths=(16, 8), held=["learning_rate"])
     assert Task.from_dict(json.loads(json.dumps(task.to_dict()))) == task
     assert task.space["encoder_widths"].values[-1] == (16, 8)
+
+
+def test_digest__folder__is_that_of_its_files(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / name / "deep" / "rows.csv").write_text("1")
+        (tmp_path / name / "rows.csv").write_text("2")
+    first, second = (trials._digest(str(tmp_path / name)) for name in ("a", "b"))
+    assert first == second
+    (tmp_path / "b" / "deep" / "rows.csv").write_text("3")
+    assert trials._digest(str(tmp_path / "b")) != first
 
 
 def test_run_trials__time_is_over__nothing_started(task, tmp_path):
@@ -265,10 +284,14 @@ def test_network__epochs_reported__and_a_hopeless_trial_is_ended(network, tmp_pa
     assert found_in(open_study(network, tmp_path / "j"), network).n_pruned == 1
 
 
-def test_network__budget_over_in_mid_training__trial_ended_and_put_back(table, tmp_path):
-    task = task_of(table, "plain", held=["encoder_widths"], max_epochs=10_000, patience=0, encoder_widths=(8,))
-    run_trials(task, tmp_path / "j", deadline=time.time() + 1)
-    study = open_study(task, tmp_path / "j")
+def test_network__budget_over_in_mid_training__trial_ended_and_put_back(network, tmp_path, monkeypatch):
+    def over(watcher, record):
+        if record["epoch"] == 2:
+            raise OutOfTimeError
+
+    monkeypatch.setattr(trials._Watcher, "epoch", over)
+    run_trials(network, tmp_path / "j", deadline=later())
+    study = open_study(network, tmp_path / "j")
     put_back(study)
     ended, waiting = study.get_trials()
     assert (ended.state.name, waiting.state.name) == ("FAIL", "WAITING")
@@ -431,7 +454,7 @@ def test_second_look__values__are_those_of_a_fit_with_the_other_rows(task, tmp_p
 def test_second_look__time_is_over__fit_ended_and_nothing_noted(network, tmp_path):
     told = {"max_epochs": 10_000, "patience": 0, "encoder_widths": [8]}
     finished(open_study(network, tmp_path / "j"), 0.5, **told)
-    look_again(network, tmp_path / "j", [(1, 1)], deadline=time.time() + 0.5)
+    look_again(network, tmp_path / "j", [(1, 1)], deadline=time.time() - 1)
     assert not open_study(network, tmp_path / "j").user_attrs
 
 

@@ -92,10 +92,9 @@ class Task:
         told = asdict(self.settings)
         for option in ("out", "resume", "quiet", "json"):
             del told[option]
-        files = {"table": self.table, **{option: told.pop(option) for option in ("label_table", "validation")}}
-        if Path(str(told["graph"])).is_file():
-            files["graph"] = told.pop("graph")
-        digests = {option: None if path is None else _digest(path) for option, path in files.items()}
+        files = {option: path for option, path in told.items() if isinstance(path, str) and Path(path).is_file()}
+        told = {option: value for option, value in told.items() if option not in files}
+        digests = {option: _digest(path) for option, path in (files | {"table": self.table}).items() if path}
         words = [told, digests, self.metric, repr(self.space), repr(self.start)]
         return hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -119,8 +118,12 @@ def _without_lists(value: Any) -> Any:
 
 
 def _digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Digest a file, or all files of a folder."""
+    place, found = Path(path), hashlib.sha256()
+    for file in sorted(each for each in place.rglob("*") if each.is_file()) if place.is_dir() else [place]:
+        with file.open("rb") as opened:
+            found.update(hashlib.file_digest(opened, "sha256").digest())
+    return found.hexdigest()
 
 
 def all_settings(model: str) -> dict[str, Any]:
