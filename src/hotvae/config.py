@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from numbers import Integral, Real
+from types import ModuleType
 from typing import Any, Literal, get_args
 
 from hotvae.errors import ConfigError, listed
@@ -77,6 +79,39 @@ def require_widths(name: str, value: Any) -> tuple[int, ...]:
     whole = isinstance(value, tuple | list) and all(isinstance(w, Integral) and int(w) > 0 for w in value)
     _require(name, value, whole, "be a tuple of positive whole numbers")
     return tuple(int(width) for width in value)
+
+
+def require_module(name: str, purpose: str, extra: str) -> ModuleType:
+    """Import a package that comes with an extra, or say how to get it.
+
+    Parameters
+    ----------
+    name : str
+        Of the module; may have dots.
+    purpose : str
+        What it is needed for, as the message says it: ``"read eBird files"``.
+    extra : str
+        The extra of hotvae that brings it.
+
+    Returns
+    -------
+    module
+        The imported module.
+
+    Examples
+    --------
+    >>> require_module("no_such", "read minds", "minds")
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: no_such must be installed to read minds; got none. Try pip install 'hotvae[minds]'.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise ConfigError(
+            f"{package} must be installed to {purpose}; got none. Try pip install 'hotvae[{extra}]'."
+        ) from error
 
 
 def _is_number(value: Any) -> bool:
