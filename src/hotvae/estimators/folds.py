@@ -31,12 +31,15 @@ class Folds(NamedTuple):
         In words, such as ``"5 folds of whole blocks of the map"``.
     single_rows : bool
         Whether rows were dealt one by one.
+    blocks : ndarray of int of shape (n_rows,)
+        What was held out together: number of the block or group of each row, or of the row itself.
     """
 
     of_row: NDArray[np.intp]
     n_folds: int
     how: str
     single_rows: bool
+    blocks: NDArray[np.intp]
 
     def parts(self, fold: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the rows to learn from, and those held out."""
@@ -115,5 +118,10 @@ def deal_folds(
     of_row = np.empty(len(labels), dtype=np.intp)
     for fold, (_, out) in enumerate(splitter.split(np.zeros((len(labels), 1)), labels, groups=together)):
         of_row[out] = fold
+    blocks = np.arange(len(labels))
+    if held == "groups":
+        blocks = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+    elif held == "blocks" and places is not None:
+        blocks = spatial_blocks(places, n_blocks=n_blocks, degrees=degrees)
     what = {"groups": "whole groups", "blocks": "whole blocks of the map", "rows": "single rows"}[held]
-    return Folds(of_row, n_folds, f"{n_folds} folds of {what}", held == "rows")
+    return Folds(of_row, n_folds, f"{n_folds} folds of {what}", held == "rows", blocks)

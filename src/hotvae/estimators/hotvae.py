@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Tensor, from_numpy
 
 from hotvae.config import require_choice, require_count
 from hotvae.data.dataset import Dataset
@@ -40,6 +40,7 @@ from hotvae.estimators.recipe import (
 )
 from hotvae.estimators.stack import Stack, fit_stack, logit_loss
 from hotvae.estimators.thresholds import tune_thresholds
+from hotvae.estimators.trust import Trust, TrustRows, learn_trust
 from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
 from hotvae.features.columns import ColumnPlan
 from hotvae.features.molecules import atoms_of
@@ -118,6 +119,8 @@ class HotVAEClassifier(LabelClassifier):
         Probabilities of the training rows by models that were not shown them; not kept in files.
     member_logits_ : list of ndarray of shape (n_samples, n_labels) or None
         The same of each member by itself, as logits before stacking; not kept in files.
+    trust_ : Trust or None
+        Where it can be believed, learned from the same rows: see :meth:`trust` and :meth:`presence_calls`.
     thresholds_ : dict
         Cut-off of each metric, chosen on rows held out.
     label_names_ : ndarray of str
@@ -285,6 +288,15 @@ class HotVAEClassifier(LabelClassifier):
             self.recipe_.together = _law_line(self.law_)
             say(self.recipe_.together)
             kept += [] if self.gate_ is None else [self.gate_]
+        self.trust_: Trust | None = learn_trust(
+            table,
+            found.left_out,
+            labels if self.target_ == "labels" else None,
+            folds.of_row,
+            folds.blocks,
+            seed,
+            _names_of(plan, table),
+        )
         self.forms_.forget_tables(kept)
         self.left_out_: NDArray[np.float64] | None = expit(found.left_out)
 
@@ -367,6 +379,58 @@ class HotVAEClassifier(LabelClassifier):
         likelihood: NDArray[np.float64] = np.nansum(labels * odds - np.logaddexp(0, odds), axis=1)
         return likelihood
 
+    # Trust ------------------------------------------------------------------------------------------------
+
+    def trust(self, X: Any) -> TrustRows:
+        """Say how far rows are from those of training, and whether that is within what held-out rows have seen.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_samples, n_features)
+            Features, columns as in training.
+
+        Returns
+        -------
+        TrustRows
+            ``dissimilarity``, ``inside`` and ``n_beyond``, a value a row.
+
+        Raises
+        ------
+        ConfigError
+            A model of texts, molecules or words, or one that found no recipe itself: it knows no distances.
+        """
+        check_is_fitted(self)
+        if self.trust_ is None or self.trust_.area is None:
+            raise ConfigError(
+                "model must know its training rows to say how far others are; got one of a sparse table, of texts, of "
+                "molecules, without a recipe of its own, or of an older version. Train a table with recipe 'auto'."
+            )
+        return self.trust_.area.judge(self._read(X))
+
+    def presence_calls(self, probs: Any, level: float = 0.9) -> NDArray[np.int8]:
+        """Say which labels are present, absent, or cannot be told at a promised share of right calls.
+
+        Parameters
+        ----------
+        probs : array of shape (n_samples, n_labels)
+            From :meth:`predict_proba`, without ``given``: what is promised was learned for these.
+        level : {0.8, 0.9, 0.95}
+            Of the rows that have a label, and of those that have not, the share in which the call is right or
+            "cannot tell".
+
+        Returns
+        -------
+        ndarray of int8 of shape (n_samples, n_labels)
+            0 absent, 1 present, 2 cannot tell.
+        """
+        check_is_fitted(self)
+        if self.trust_ is None or self.trust_.sets is None:
+            raise ConfigError(
+                "model must have held out rows to say which calls are safe; got one of classes, without a recipe of "
+                "its own, or of an older version. Train a table of labels with recipe 'auto'."
+            )
+        return self.trust_.sets.calls(probs, level)
+
     # Parts ------------------------------------------------------------------------------------------------
 
     def alone(self, kinds: Sequence[str]) -> HotVAEClassifier:
@@ -414,6 +478,7 @@ class HotVAEClassifier(LabelClassifier):
             )
         part = copy(self)
         part.law_ = None  # what labels say of each other was learned on all members together
+        part.trust_ = None  # and so was what held-out rows say of trust
         part.members_ = [members[i] for i in kept]
         part.member_logits_ = [self.member_logits_[i] for i in kept]
         part.stack_ = fit_stack(part.member_logits_, self._learned_from)
@@ -447,6 +512,7 @@ class HotVAEClassifier(LabelClassifier):
             if hasattr(single, name):
                 setattr(self, name, getattr(single, name))
         self.rows_, self.single_, self.left_out_, self.member_logits_ = kind, single, None, None
+        self.trust_ = None
         return self
 
     def _read(self, X: Any) -> Any:
@@ -511,11 +577,15 @@ class HotVAEClassifier(LabelClassifier):
         if self.law_ is not None:
             notes["law"] = {"gate": self.gate_, **self.law_.notes()}
             tensors |= {f"law.{name}": tensor for name, tensor in self.law_.tensors().items()}
+        if self.trust_ is not None:
+            notes["trust"] = self.trust_.notes()
+            arrays = self.trust_.arrays()
+            tensors |= {f"trust.{name}": from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
         return notes, tensors
 
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.single_, self.rows_ = None, config["rows"]
-        self.left_out_, self.member_logits_ = None, None
+        self.left_out_, self.member_logits_, self.trust_ = None, None, None
         if "single" in config:
             self.single_ = HotVAENetwork._from_plain(restored_parameter(config["single"]))
             for name in _SHARED:
@@ -541,6 +611,9 @@ class HotVAEClassifier(LabelClassifier):
             self.gate_ = config["law"]["gate"]
             own = {name.removeprefix("law."): tensors[name] for name in tensors if name.startswith("law.")}
             self.law_ = JointLaw.from_tensors(own, config["law"], self.n_threads)
+        if config.get("trust") is not None:  # models of before it do without
+            arrays = {n.removeprefix("trust."): t.numpy() for n, t in tensors.items() if n.startswith("trust.")}
+            self.trust_ = Trust.from_parts(config["trust"], arrays, self.n_labels_)
 
 
 # What a fitted classifier knows of its tables, whoever has learned it.
