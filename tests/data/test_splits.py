@@ -495,7 +495,7 @@ def test_distance_matched__distances__equal_a_loop_over_the_folds():
 def test_distance_matched__target_near_or_far__beats_what_suits_the_other():
     """On a map between the rows random folds serve; far from them large blocks do, and neither serves both."""
     rows = _grid()
-    near, far = rows[:50] + 0.5, rows + [14.0, 0.0]
+    near, far = rows[:50] + 0.5, rows + np.array([14.0, 0.0])
     for target, other in ((near, far), (far, near)):
         ours = DistanceMatchedKFold(3, target=target, random_state=0)
         theirs = DistanceMatchedKFold(3, target=other, random_state=0)

@@ -16,6 +16,8 @@ Held = Literal["auto", "rows", "blocks", "groups"]
 
 # Blocks of the map: about so many for each fold, so that no fold is one corner of it.
 _BLOCKS_PER_FOLD = 10
+# Blocks that errors are counted by: many enough for a promise about new ones, large enough to be unlike each other.
+_BLOCKS_OF_ERRORS = 100
 
 
 class Folds(NamedTuple):
@@ -32,7 +34,8 @@ class Folds(NamedTuple):
     single_rows : bool
         Whether rows were dealt one by one.
     blocks : ndarray of int of shape (n_rows,)
-        What was held out together: number of the block or group of each row, or of the row itself.
+        What errors are counted by, so that many rows of one place do not speak for the whole map: about a hundred
+        blocks of the map where there are places, else groups, else single rows.
     """
 
     of_row: NDArray[np.intp]
@@ -119,9 +122,9 @@ def deal_folds(
     for fold, (_, out) in enumerate(splitter.split(np.zeros((len(labels), 1)), labels, groups=together)):
         of_row[out] = fold
     blocks = np.arange(len(labels))
-    if held == "groups":
+    if places is not None:
+        blocks = spatial_blocks(places, n_blocks=_BLOCKS_OF_ERRORS, degrees=degrees)
+    elif groups is not None:
         blocks = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
-    elif held == "blocks" and places is not None:
-        blocks = spatial_blocks(places, n_blocks=n_blocks, degrees=degrees)
     what = {"groups": "whole groups", "blocks": "whole blocks of the map", "rows": "single rows"}[held]
     return Folds(of_row, n_folds, f"{n_folds} folds of {what}", held == "rows", blocks)
