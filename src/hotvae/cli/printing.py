@@ -3,7 +3,9 @@
 import json
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +53,37 @@ def without_folders(arguments: Sequence[str]) -> str:
         return name + equals + (Path(value).name if "/" in value or "\\" in value else value)
 
     return shlex.join(bare(argument) for argument in arguments)
+
+
+@contextmanager
+def counted(things: str, silent: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """Show how many things are done: a bar on a terminal, else a line for each tenth."""
+    if silent:
+        yield None
+        return
+    if not sys.stderr.isatty():
+        last = 0
+
+        def tell(done: int, total: int) -> None:
+            nonlocal last
+            if done and (done == total or 10 * done // total > last):
+                last = 10 * done // total
+                print(f"{done:,} of {total:,} {things}", file=sys.stderr, flush=True)
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {things}"))
+    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
+    task = bar.add_task(things, total=None)
+
+    def show(done: int, total: int) -> None:
+        bar.update(task, completed=done, total=total)
+        bar.start()
+
+    try:
+        yield show
+    finally:
+        bar.stop()

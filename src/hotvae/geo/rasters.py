@@ -84,7 +84,7 @@ class MapGrid:
 
     def windows(self, side: int = TILE) -> list[Window]:
         """Cut the grid into tiles, row by row."""
-        found = []
+        found: list[Window] = []
         for row in range(0, self.height, side):
             for column in range(0, self.width, side):
                 size = min(side, self.width - column), min(side, self.height - row)
