@@ -73,6 +73,6 @@ def test_deal_folds__places_groups_or_neither__say_what_errors_are_counted_by():
     places = np.random.default_rng(0).random((120, 2))
     groups = np.repeat(np.arange(40), 3)
     of_map = deal_folds(labels, 3, 0, places=places, groups=groups).blocks
-    np.testing.assert_array_equal(of_map, spatial_blocks(places, n_blocks=100))
+    np.testing.assert_array_equal(of_map, spatial_blocks(places, n_blocks=150))
     np.testing.assert_array_equal(deal_folds(labels, 3, 0, groups=groups).blocks, groups)
     np.testing.assert_array_equal(deal_folds(labels, 3, 0).blocks, np.arange(120))

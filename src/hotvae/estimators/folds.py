@@ -17,7 +17,7 @@ Held = Literal["auto", "rows", "blocks", "groups"]
 # Blocks of the map: about so many for each fold, so that no fold is one corner of it.
 _BLOCKS_PER_FOLD = 10
 # Blocks that errors are counted by: many enough for a promise about new ones, large enough to be unlike each other.
-_BLOCKS_OF_ERRORS = 100
+_BLOCKS_OF_ERRORS = 150
 
 
 class Folds(NamedTuple):
@@ -34,7 +34,7 @@ class Folds(NamedTuple):
     single_rows : bool
         Whether rows were dealt one by one.
     blocks : ndarray of int of shape (n_rows,)
-        What errors are counted by, so that many rows of one place do not speak for the whole map: about a hundred
+        What errors are counted by, so that many rows of one place do not speak for the whole map: about 150
         blocks of the map where there are places, else groups, else single rows.
     """
 

@@ -86,6 +86,9 @@ def write_cog(
         "interleave": "pixel",
         "bigtiff": "IF_SAFER",
         "sparse_ok": True,
+        # Else three bands would be taken for red, green and blue, and a fourth for how far they are seen through.
+        "photometric": "MINISBLACK",
+        "alpha": "NO",
     }
     try:
         with no_room(path.parent), _gdal_errors(rasterio, path), rasterio.Env(GDAL_CACHEMAX=_CACHE_MB):

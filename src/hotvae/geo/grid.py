@@ -135,8 +135,9 @@ def plan_grid(shapes: Any, resolution: float, crs: str | None = None) -> tuple[M
 def cells_inside(grid: MapGrid, region: Any, window: Window) -> NDArray[np.intp]:
     """Return the cells of a window whose middle lies in the region, counted row by row."""
     features = geo_module("rasterio.features", "lay grids")
-    rasterio = geo_module("rasterio", "lay grids")
-    affine = grid.affine() * rasterio.Affine.translation(window.column, window.row)
+    west, across, _, north, _, down = grid.transform
+    corner = west + across * window.column, north + down * window.row
+    affine = geo_module("rasterio", "lay grids").Affine(across, 0.0, corner[0], 0.0, down, corner[1])
     inside = features.rasterize([(region, 1)], out_shape=(window.height, window.width), transform=affine, dtype="uint8")
     return np.flatnonzero(inside.reshape(-1))
 
