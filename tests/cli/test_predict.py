@@ -22,8 +22,9 @@ def test_predict__new_rows__are_what_python_predicts(folder, python_model, tmp_p
     assert printed == f"wrote 60 rows × 6 labels to {out}\n"
     new = pd.read_csv(folder / "new.csv")
     table = pd.read_parquet(out)
-    assert list(table) == ["site", *LABELS]
-    assert table["site"].tolist() == new["site"].tolist()
+    assert list(table) == ["site", "easting_km", "northing_km", *LABELS]
+    for name in ("site", "easting_km", "northing_km"):
+        assert table[name].tolist() == new[name].tolist()
     expected = python_model.predict_proba(new[list(python_model.feature_names_in_)])
     np.testing.assert_array_equal(table[LABELS].to_numpy(), expected)
 

@@ -174,8 +174,8 @@ def test_read_frame__no_such_file__suggests_a_close_one(write):
 def test_read_frame__folder_or_unknown_suffix__refused(write, tmp_path):
     with pytest.raises(DataError, match="table must be a file; got the folder"):
         read_frame(tmp_path)
-    with pytest.raises(DataError, match=r"table must be one of .csv, .*; got 'sites.xlsx'. Convert it to CSV"):
-        read_frame(write("a", "sites.xlsx"))
+    with pytest.raises(DataError, match=r"table must be one of .csv, .*; got 'sites.ods'. Save it as one of these"):
+        read_frame(write("a", "sites.ods"))
     with pytest.raises(DataError, match="got 'sites'"):
         read_frame(write("a", "sites"))
 

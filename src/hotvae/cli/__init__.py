@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hotvae.cli import annotate, benchmark, data, demo, evaluate, explain, grid, info, models, predict, train
+from hotvae.cli import annotate, benchmark, data, demo, ebird, evaluate, explain, grid, info, models, predict, train
 from hotvae.cli import map as map_command
 from hotvae.errors import DataWarning, HotVAEError
 
@@ -56,6 +56,7 @@ app.command("models")(models.models)
 benchmark.register(app)
 app.command("explain")(explain.explain)
 app.add_typer(data.app)
+app.add_typer(ebird.app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

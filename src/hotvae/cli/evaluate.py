@@ -16,7 +16,10 @@ from hotvae.cli.options import (
     IgnoreUnknown,
     Json,
     LabelTable,
+    Long,
     Presence,
+    Sheet,
+    Sites,
     TableFile,
 )
 from hotvae.cli.printing import print_json, print_measures
@@ -36,6 +39,9 @@ def evaluate(
     label_table: LabelTable = None,
     id_column: IdColumn = None,
     presence: Presence = False,
+    long: Long = None,
+    sites: Sites = None,
+    sheet: Sheet = None,
     oracle: Annotated[
         bool, typer.Option("--oracle", help="Also show thresholds chosen on these very rows: an upper bound.")
     ] = False,
@@ -67,6 +73,9 @@ def evaluate(
         label_table=label_table,
         id_column=id_column,
         presence=presence,
+        long=long,
+        sites=sites,
+        sheet=sheet,
         oracle=oracle,
         per_label=per_label,
         ecology=ecology,

@@ -7,7 +7,23 @@ import typer
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.")]
 TableFile = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet, ARFF or npz; text files also as .gz.")
+    Path,
+    typer.Argument(
+        metavar="TABLE",
+        help="CSV, TSV, Parquet, xlsx, GeoPackage, shapefile, GeoJSON, ARFF or npz; text files also as .gz.",
+    ),
+]
+Sheet = Annotated[str | None, typer.Option(metavar="NAME", help="Sheet of a workbook, layer of a GeoPackage.")]
+Long = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SITE,SPECIES,COUNT",
+        help="The table (or --label-table) has a row a record: its columns, or auto to guess them.",
+    ),
+]
+Sites = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="With --long: all sites that were visited, and their covariates."),
 ]
 LabelTable = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Second table with the labels, joined by the id column.")

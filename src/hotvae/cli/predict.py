@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hotvae.cli.options import Decimal, Encoding, Force, IdColumn, IgnoreUnknown, Json, ModelFolder, TableFile
+from hotvae.cli.options import Decimal, Encoding, Force, IdColumn, IgnoreUnknown, Json, ModelFolder, Sheet, TableFile
 from hotvae.cli.printing import print_json
 
 
@@ -38,6 +38,7 @@ def predict(
     ] = None,
     ignore_unknown: IgnoreUnknown = False,
     id_column: IdColumn = None,
+    sheet: Sheet = None,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
     threads: Annotated[
@@ -59,6 +60,7 @@ def predict(
             given=given,
             ignore_unknown=ignore_unknown,
             id_column=id_column,
+            sheet=sheet,
             encoding=encoding,
             decimal=decimal,
             threads=threads,

@@ -3,16 +3,19 @@
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotvae.cli.options import Long, Sheet, Sites
 from hotvae.cli.printing import best_epoch, print_json, print_measures, without_folders
 from hotvae.errors import listed
 from hotvae.jobs.settings import TrainSettings, join_settings
 
 if TYPE_CHECKING:
+    from hotvae.data.tables import TableRoles
     from hotvae.jobs.train import TrainRun
 
 
@@ -20,7 +23,11 @@ def train(
     context: typer.Context,
     table: Annotated[
         Path | None,
-        typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet, ARFF or npz; text files also as .gz."),
+        typer.Argument(
+            metavar="TABLE",
+            help="CSV, TSV, Parquet, xlsx, GeoPackage, shapefile, GeoJSON, Darwin Core archive (.zip), ARFF or npz; "
+            "text files also as .gz.",
+        ),
     ] = None,
     data: Annotated[
         str | None,
@@ -32,11 +39,22 @@ def train(
     out: Annotated[str | None, typer.Option(metavar="MODEL", help="Folder for the model. Required.")] = None,
     labels: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Label columns: names or globs such as 'sp_*'; repeat, or use commas."),
+        typer.Option(
+            metavar="PATTERN",
+            help="Label columns: names, globs such as 'sp_*', a range first:last, a file @species.txt of names; "
+            "repeat, or use commas.",
+        ),
     ] = None,
     label_table: Annotated[
         str | None, typer.Option(metavar="FILE", help="Second table with the labels, joined by --id-column.")
     ] = None,
+    long: Long = None,
+    sites: Sites = None,
+    join: Annotated[
+        str | None,
+        typer.Option(metavar="HOW", help="Rows that one of two tables lacks: exact (default) refuses, inner drops."),
+    ] = None,
+    sheet: Sheet = None,
     id_column: Annotated[str | None, typer.Option(metavar="NAME", help="Column of row ids; no feature.")] = None,
     coordinates: Annotated[
         str | None,
@@ -153,16 +171,31 @@ def train(
         print(f"{state} is left of an interrupted run: going on (--no-resume starts afresh)", file=sys.stderr)
     command = without_folders(["hotvae", *context.obj])
     try:
-        run = job.train(settings, table, command=command)
+        told: list[TableRoles] = []
+        run = job.train(
+            settings,
+            table,
+            command=command,
+            tell=lambda roles: _take_roles(roles, told, settings.quiet or settings.json),
+        )
     except KeyboardInterrupt:
         kept = f"; the same command goes on from {state}" if state.exists() else ""
         print(f"interrupted{kept}", file=sys.stderr)
         raise typer.Exit(130) from None
-    summary = _summary(run, settings, table)
+    summary = _summary(run, settings, table) | {"roles": {} if not told else asdict(told[0])}
     if settings.json:
         print_json(summary)
     else:
-        _print_training(summary, run.model.title, table)
+        is_long = bool(told) and told[0].is_long
+        rows = table if not is_long else None if settings.sites is None else Path(settings.sites)
+        _print_training(summary, run.model.title, rows)
+
+
+def _take_roles(roles: "TableRoles", told: list["TableRoles"], silent: bool) -> None:
+    """Keep what becomes of every column, and say it before anything is learned from them."""
+    told.append(roles)
+    for line in [] if silent else roles.lines():
+        print(line, file=sys.stderr)
 
 
 def _separated(patterns: Sequence[str]) -> list[str]:

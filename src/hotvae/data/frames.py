@@ -1,4 +1,4 @@
-"""Table files: CSV, TSV, Parquet, ARFF and npz are read, predictions are written.
+"""Table files: CSV, TSV, Parquet, workbooks, vector files, ARFF and npz are read, predictions are written.
 
 Nothing is repaired quietly: a cell, column or file that does not fit is named together with a remedy. What the columns
 mean is for :mod:`hotvae.data.tables` to say. Lines of a file are counted from 1.
@@ -21,17 +21,20 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hotvae.data.dataset import close_names
+from hotvae.data.dataset import close_names, text_levels
+from hotvae.data.formats import vectors
 from hotvae.data.formats.arff import check_unique_columns, parse_arff
+from hotvae.data.formats.sheets import read_sheet
 from hotvae.errors import ConfigError, DataError, listed
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
-_FORMATS = (*_DELIMITED, ".parquet", ".pq", ".arff", ".npz")
+_FORMATS = (*_DELIMITED, ".parquet", ".pq", ".xlsx", *vectors.SUFFIXES, ".arff", ".npz", ".zip")
 
 
 def read_frame(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | pd.DataFrame,
     *,
+    sheet: str | None = None,
     encoding: str = "utf-8",
     decimal: str = ".",
     text_columns: Iterable[str] = (),
@@ -40,10 +43,12 @@ def read_frame(
 
     Parameters
     ----------
-    path : path-like
-        ``.csv``, ``.tsv``, ``.tab``, ``.txt`` or ``.arff`` (each also with ``.gz``), ``.parquet``, ``.pq``
-        or a dense ``.npz``. The delimiter of a ``.csv`` or ``.txt`` is found from the file: comma, semicolon
-        or tab.
+    path : path-like or DataFrame
+        ``.csv``, ``.tsv``, ``.tab``, ``.txt`` or ``.arff`` (each also with ``.gz``), ``.parquet``, ``.pq``, ``.xlsx``,
+        ``.gpkg``, ``.shp``, ``.geojson`` or a dense ``.npz``. The delimiter of a ``.csv`` or ``.txt`` is found from
+        the file: comma, semicolon or tab. A frame is returned with its index as a column where it has a name.
+    sheet : str, optional
+        Sheet of a workbook, layer of a vector file; needed where there are several.
     encoding : str
         Encoding of text files.
     decimal : str
@@ -71,9 +76,22 @@ def read_frame(
     0    A    1.5     1
     1    B    NaN     0
     """
+    if isinstance(path, pd.DataFrame):
+        return _own_frame(path)
     source, kind = file_kind(path)
+    if sheet is not None and kind not in (".xlsx", *vectors.SUFFIXES):
+        raise ConfigError(f"sheet must go with a workbook or vector file; got {source.name!r}. Leave it out.")
     if kind == ".npz":
         frame = _npz_frame(source)
+    elif kind == ".zip":
+        raise DataError(
+            f"table must not be an archive here; got {source.name!r}. Only hotvae train reads Darwin Core archives; "
+            "unpack it, and name a table in it."
+        )
+    elif kind == ".xlsx":
+        frame = _with_text(_named(read_sheet(source, sheet), source), text_columns)
+    elif kind in vectors.SUFFIXES:
+        frame = _with_text(_named(vectors.read_vector(source, sheet), source), text_columns)
     elif kind in (".parquet", ".pq"):
         frame = _read_parquet(source)
     else:
@@ -85,6 +103,35 @@ def read_frame(
             frame = _parse_delimited(text, source, delimiter, decimal, text_columns)
     if len(frame) == 0:
         raise DataError(f"table must have at least 1 row; got 0 rows in {str(source)!r} (empty table). Check the file.")
+    return frame
+
+
+def _own_frame(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame that someone has in memory, as files are read: names are text, rows are numbered."""
+    frame = table.reset_index() if any(name is not None for name in table.index.names) else table.reset_index(drop=True)
+    frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
+    frame.attrs |= table.attrs
+    check_unique_columns(list(frame.columns), Path("table"))
+    if len(frame) == 0:
+        raise DataError("table must have at least 1 row; got 0 rows (empty table). Check the filter.")
+    return frame
+
+
+def _named(frame: pd.DataFrame, source: Path) -> pd.DataFrame:
+    attrs = frame.attrs
+    frame = frame.set_axis([str(column).strip() for column in frame.columns], axis=1)
+    frame.attrs |= attrs
+    check_unique_columns(list(frame.columns), source)
+    return frame
+
+
+def _with_text(frame: pd.DataFrame, text_columns: Iterable[str]) -> pd.DataFrame:
+    """Turn numbers into text where ids are wanted; whole numbers stay whole."""
+    attrs = frame.attrs
+    for name in set(text_columns) & set(frame.columns):
+        codes, levels = text_levels(frame[name])
+        frame = frame.assign(**{name: pd.Series([levels[code] if code >= 0 else None for code in codes], dtype="str")})
+    frame.attrs |= attrs
     return frame
 
 
@@ -238,7 +285,7 @@ def file_kind(path: str | os.PathLike[str]) -> tuple[Path, str]:
     kind = _suffix(source)
     if kind not in _FORMATS:
         raise DataError(
-            f"table must be one of {', '.join(_FORMATS)} (text also .gz); got {source.name!r}. Convert it to CSV."
+            f"table must be one of {', '.join(_FORMATS)} (text also .gz); got {source.name!r}. Save it as one of these."
         )
     if source.stat().st_size == 0:
         raise DataError(f"table must have a header and rows; got an empty file ({str(source)!r}). Make it anew.")

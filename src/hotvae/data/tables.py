@@ -6,7 +6,9 @@ Nothing is repaired quietly: a cell or column that does not fit is named togethe
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy import sparse
 
+from hotvae.config import require_choice
 from hotvae.data.dataset import (
     Dataset,
     FeatureKind,
@@ -26,24 +29,77 @@ from hotvae.data.dataset import (
     numeric_matrix,
     text_levels,
 )
+from hotvae.data.formats.darwin_core import read_darwin_core
 from hotvae.data.frames import NpzTable, file_kind, read_frame, read_npz
-from hotvae.errors import ConfigError, DataError, listed
+from hotvae.data.long import AUTO, WORDS, LongColumns, guess_long, long_columns, presences, visited_sites
+from hotvae.errors import ConfigError, DataError, DataWarning, listed
 
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})([T ].*)?")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 
 
+@dataclass(frozen=True)
+class TableRoles:
+    """What became of every column of a table.
+
+    Attributes
+    ----------
+    features, labels : tuple of str
+        What is learned from, and what is learned.
+    left_out : dict of str to str
+        All other columns, and why they are no features.
+    notes : tuple of str
+        What else was decided: columns that were guessed, rows that were lost.
+    crs : str
+        Coordinate reference system that the file names, such as ``"EPSG:4326"``; else empty.
+    id_column : str or None
+        Ids of the rows.
+    is_long : bool
+        Whether the table had a row a record.
+    """
+
+    features: tuple[str, ...]
+    labels: tuple[str, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    crs: str = ""
+    id_column: str | None = None
+    is_long: bool = False
+
+    def lines(self) -> list[str]:
+        r"""Say it in full.
+
+        Examples
+        --------
+        >>> print(*TableRoles(("depth",), ("owl", "wren"), {"site": "row ids"}).lines(), sep="\n")
+        features (1): depth
+        labels (2): owl, wren
+        left out (1): site (row ids)
+        """
+        out = ", ".join(f"{name} ({why})" for name, why in self.left_out.items())
+        return [
+            *self.notes,
+            f"features ({len(self.features)}): {', '.join(self.features)}",
+            f"labels ({len(self.labels)}): {', '.join(self.labels)}",
+            f"left out ({len(self.left_out)}): {out or 'nothing'}",
+        ]
+
+
 def read_table(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | pd.DataFrame,
     *,
     labels: str | Sequence[str] | None = None,
-    label_table: str | os.PathLike[str] | None = None,
+    label_table: str | os.PathLike[str] | pd.DataFrame | None = None,
     id_column: str | None = None,
     coordinates: str | Sequence[str] | None = None,
     coordinates_as_features: bool = False,
     groups: str | None = None,
     drop: str | Sequence[str] = (),
     presence: bool = False,
+    long: str | Sequence[str] | None = None,
+    sites: str | os.PathLike[str] | pd.DataFrame | None = None,
+    join: str = "exact",
+    sheet: str | None = None,
     free_text: bool = False,
     encoding: str = "utf-8",
     decimal: str = ".",
@@ -53,19 +109,21 @@ def read_table(
 
     Parameters
     ----------
-    path : path-like
+    path : path-like or DataFrame
         Table with the features; see `read_frame` for the formats. An npz holds ``X`` (or ``X_data``,
         ``X_indices``, ``X_indptr``, ``X_shape``), ``Y`` and optionally ``feature_names``, ``label_names`` or
-        ``species_names``, ``coords``, ``coord_names`` and ``site_ids``.
+        ``species_names``, ``coords``, ``coord_names`` and ``site_ids``. A Darwin Core archive of sampling events
+        (``.zip``) brings its events, their absences and its coordinates.
     labels : str or sequence of str, optional
-        Label columns: names, globs such as ``"sp_*"``, or several separated by commas. Needed unless
-        `label_table` (default: all its columns) or an npz (default: all of ``Y``) has the labels.
-    label_table : path-like, optional
+        Label columns: names, globs such as ``"sp_*"``, a range of neighbours ``"first:last"``, a file of names
+        ``"@species.txt"`` (one a line), or several separated by commas. Needed unless `label_table` (default: all its
+        columns), a long table (default: all its species) or an npz (default: all of ``Y``) has the labels.
+    label_table : path-like or DataFrame, optional
         Second table with the labels, joined by `id_column`.
     id_column : str, optional
         Ids of the rows; no feature. Unique in both tables when there are two.
     coordinates : str or sequence of str, optional
-        Two columns, such as ``"lon,lat"``.
+        Two columns, such as ``"lon,lat"``; vector files bring their own.
     coordinates_as_features : bool
         Keep the coordinates among the features, too.
     groups : str, optional
@@ -73,7 +131,18 @@ def read_table(
     drop : str or sequence of str
         Columns to leave out: names or globs.
     presence : bool
-        Turn counts into 0 and 1 (any count above 0 is 1).
+        Turn counts into 0 and 1 (any count above 0 is 1, and so is ``X``).
+    long : str or sequence of str, optional
+        The table, or the `label_table`, has one row a record: names of its columns of site, species and count
+        (``"site,species,count"``, the last may be missing), or ``"auto"`` to guess them. What a visited site has no
+        record of is absent there. A table without `labels` that can only be a long one is read as one.
+    sites : path-like or DataFrame, optional
+        Of a long table: all sites that were visited, with their covariates. By default a site was visited if it has
+        any record, and its covariates are the columns of the records that have one value a site.
+    join : {"exact", "inner"}
+        What to do with rows of one table that the other lacks: refuse them, or leave them out.
+    sheet : str, optional
+        Sheet of a workbook, layer of a GeoPackage.
     free_text : bool
         Take columns of text as they are, for an encoder that reads texts or molecules. Otherwise text must be
         categories: what looks like numbers, dates or identifiers is refused.
@@ -102,34 +171,209 @@ def read_table(
     >>> data = read_table(path, labels="sp_*", id_column="site", presence=True)
     >>> data.feature_names, data.label_names, data.labels.tolist()
     (('depth',), ('sp_wren', 'sp_owl'), [[1.0, 0.0], [0.0, 1.0]])
+    >>> records = pd.DataFrame({"site": ["A", "A", "B"], "species": ["owl", "wren", "owl"], "depth": [1, 1, 2]})
+    >>> read_table(records, long="site,species").labels.tolist()
+    [[1.0, 1.0], [1.0, 0.0]]
     """
-    source, kind = file_kind(path)
-    title = Path(source.name.removesuffix(".gz")).stem if name is None else name
+    options: Any = {
+        "labels": labels,
+        "label_table": label_table,
+        "id_column": id_column,
+        "coordinates": coordinates,
+        "coordinates_as_features": coordinates_as_features,
+        "groups": groups,
+        "drop": drop,
+        "presence": presence,
+        "long": long,
+        "sites": sites,
+        "join": join,
+        "sheet": sheet,
+        "free_text": free_text,
+        "encoding": encoding,
+        "decimal": decimal,
+        "name": name,
+    }
+    return read_with_roles(path, **options)[0]
+
+
+def read_with_roles(
+    path: str | os.PathLike[str] | pd.DataFrame,
+    *,
+    labels: str | Sequence[str] | None = None,
+    label_table: str | os.PathLike[str] | pd.DataFrame | None = None,
+    id_column: str | None = None,
+    long: str | Sequence[str] | None = None,
+    sites: str | os.PathLike[str] | pd.DataFrame | None = None,
+    join: str = "exact",
+    sheet: str | None = None,
+    encoding: str = "utf-8",
+    decimal: str = ".",
+    name: str | None = None,
+    **roles: Any,
+) -> tuple[Dataset, TableRoles]:
+    """Read a data set, and say what became of every column; parameters as in :func:`read_table`."""
+    require_choice("join", join, ("exact", "inner"))
+    kind = ""
+    if not isinstance(path, pd.DataFrame):
+        source, kind = file_kind(path)
+        name = Path(source.name.removesuffix(".gz")).stem if name is None else name
+    name = name or ""
     if kind == ".npz":
-        if label_table is not None or coordinates is not None or coordinates_as_features:
-            raise ConfigError(
-                "label_table and coordinates must be left out for an npz; got a file that holds its own "
-                f"({str(source)!r}). Use its keys Y and coords."
-            )
-        return _npz_dataset(read_npz(source), labels, id_column, groups, drop, presence, title)
-    text_columns = () if id_column is None else (id_column,)
-    frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=text_columns)
-    label_frame = None
-    if label_table is not None:
-        label_frame = read_frame(label_table, encoding=encoding, decimal=decimal, text_columns=text_columns)
-    return dataset_from_frame(
-        frame,
+        _refuse_with_npz(path, label_table, long, sites, roles)
+        own: Any = {
+            "groups": roles.get("groups"),
+            "drop": roles.get("drop", ()),
+            "presence": roles.get("presence", False),
+        }
+        data = _npz_dataset(read_npz(path), labels, id_column, name=name, **own)  # type: ignore[arg-type]
+        return data, TableRoles(data.feature_names, data.label_names, id_column=id_column)
+    reading: Any = {"encoding": encoding, "decimal": decimal, "sheet": sheet}
+    if kind == ".zip":
+        archive = read_darwin_core(path)  # type: ignore[arg-type]
+        tables = _Tables(archive.events, archive.occurrences, LongColumns(*archive.columns), list(archive.notes))
+        tables.left_out |= archive.left_out
+    else:
+        text = [] if id_column is None else [id_column]
+        text += [] if long in (None, AUTO) else _names(long, [])[:1]
+        frame = read_frame(path, text_columns=text, **reading)
+        second = label_table if label_table is not None else sites
+        reading.pop("sheet")
+        other = None if second is None else read_frame(second, text_columns=text, **reading)
+        if sites is not None and label_table is not None:
+            raise ConfigError("sites must be left out with a label_table; got both. The first table has the sites.")
+        long = AUTO if long is None and (sites is not None or _looks_long(frame, labels, label_table)) else long
+        tables = _Tables(frame, other)
+        if long is not None:
+            tables = _long_tables(frame, other, long, is_labels=label_table is not None)
+    if tables.long is not None:
+        id_column = _fill_in_absences(tables, id_column, join)
+    return _assign_roles(
+        tables.features,
+        tables.labels,
         labels=labels,
-        label_frame=label_frame,
         id_column=id_column,
-        coordinates=coordinates,
-        coordinates_as_features=coordinates_as_features,
-        groups=groups,
-        drop=drop,
-        presence=presence,
-        free_text=free_text,
-        name=title,
+        join=join,
+        name=name,
+        notes=tables.notes,
+        known_left_out=tables.left_out,
+        is_long=tables.long is not None,
+        **roles,
     )
+
+
+def read_long(
+    path: str | os.PathLike[str] | pd.DataFrame,
+    *,
+    long: str | Sequence[str] = AUTO,
+    sites: str | os.PathLike[str] | pd.DataFrame | None = None,
+    label_table: str | os.PathLike[str] | pd.DataFrame | None = None,
+    id_column: str | None = None,
+    labels: Sequence[str] = (),
+    encoding: str = "utf-8",
+    decimal: str = ".",
+) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+    """Read records as two wide tables.
+
+    Parameters
+    ----------
+    path, long, sites, label_table, id_column, encoding, decimal
+        As in :func:`read_table`.
+    labels : sequence of str
+        Species that are wanted; one without any record was absent everywhere.
+
+    Returns
+    -------
+    sites : DataFrame
+        One row a visited site.
+    labels : DataFrame
+        The column of sites, and 0 or 1 for every species.
+    id_column : str
+        The column that joins them.
+    """
+    text = [] if id_column is None else [id_column]
+    text += [] if long == AUTO else _names(long, [])[:1]
+    reading: Any = {"encoding": encoding, "decimal": decimal, "text_columns": text}
+    second = label_table if label_table is not None else sites
+    other = None if second is None else read_frame(second, **reading)
+    tables = _long_tables(read_frame(path, **reading), other, long, is_labels=label_table is not None)
+    joined_by = _fill_in_absences(tables, id_column, "exact")
+    assert tables.labels is not None
+    absent = {name: 0 for name in labels if name not in tables.labels}
+    return tables.features, tables.labels.assign(**absent), joined_by
+
+
+@dataclass
+class _Tables:
+    """Features, and perhaps labels in a second table; what was decided on the way."""
+
+    features: pd.DataFrame
+    labels: pd.DataFrame | None = None
+    long: LongColumns | None = None
+    notes: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def _refuse_with_npz(path: Any, label_table: Any, long: Any, sites: Any, roles: Mapping[str, Any]) -> None:
+    given = label_table is not None or long is not None or sites is not None or roles.get("coordinates") is not None
+    if given or roles.get("coordinates_as_features"):
+        raise ConfigError(
+            "label_table and coordinates must be left out for an npz; got a file that holds its own "
+            f"({str(path)!r}). Use its keys Y and coords."
+        )
+
+
+def _looks_long(frame: pd.DataFrame, labels: Any, label_table: Any) -> bool:
+    """Whether a table without labels has records: columns of sites and species, and sites more than once."""
+    if labels is not None or label_table is not None:
+        return False
+    found = guess_long([str(column) for column in frame.columns])
+    return found is not None and bool(frame[found.site].duplicated().any())
+
+
+def _long_tables(
+    frame: pd.DataFrame, other: pd.DataFrame | None, long: str | Sequence[str], is_labels: bool
+) -> _Tables:
+    """Tell records from sites."""
+    records, visits = (other, frame) if is_labels and other is not None else (frame, other)
+    columns = long_columns([str(column) for column in records.columns], long)
+    notes = [f"long table: {columns}"]
+    left_out: dict[str, str] = {}
+    if visits is None:
+        visits, varying = visited_sites(records, columns)
+        notes.append(
+            f"no table of visited sites: a site was visited if it has any record ({len(visits)} sites); "
+            "what it has no record of is absent there"
+        )
+        left_out = dict.fromkeys(varying, "differs between records of a site")
+    return _Tables(visits, records, columns, notes, left_out)
+
+
+def _fill_in_absences(tables: _Tables, id_column: str | None, join: str) -> str:
+    """Turn records into a table of labels by site; return the column that joins them."""
+    assert tables.long is not None
+    assert tables.labels is not None
+    columns = [str(column) for column in tables.features.columns]
+    own = id_column if id_column is not None and id_column in columns else tables.long.site
+    _check_present([own], columns)
+    ids = pd.Index([str(name).strip() for name in _ids(tables.features, own)])
+    if not ids.is_unique:
+        raise DataError(
+            f"visited sites must stand once in their table; got {listed(ids[ids.duplicated()].unique())} more than "
+            f"once (column {own!r}). One row a visit? Name the column of visits, in both tables: "
+            "--long VISIT,SPECIES,COUNT."
+        )
+    present, n_lost = presences(tables.labels, tables.long, ids, strict=join != "inner")
+    if n_lost:
+        tables.notes.append(f"join inner: {n_lost} records of sites that were not visited are left out")
+    n_empty = int((present.to_numpy().sum(axis=1) == 0).sum())
+    tables.notes.append(
+        f"{len(tables.labels)} records of {present.shape[1]} species at {len(ids)} sites, {n_empty} without any"
+    )
+    tables.features = tables.features.assign(**{own: ids.to_numpy()})
+    tables.labels = present.rename_axis(own).reset_index() if own not in present else present
+    if own in present:
+        raise DataError(f"column of sites must not be a species; got {own!r}. Rename it.")
+    return own
 
 
 def dataset_from_frame(
@@ -167,9 +411,45 @@ def dataset_from_frame(
     DataError, ConfigError
         As `read_table`.
     """
+    return _assign_roles(
+        frame,
+        label_frame,
+        labels=labels,
+        id_column=id_column,
+        coordinates=coordinates,
+        coordinates_as_features=coordinates_as_features,
+        groups=groups,
+        drop=drop,
+        presence=presence,
+        free_text=free_text,
+        name=name,
+    )[0]
+
+
+def _assign_roles(
+    frame: pd.DataFrame,
+    label_frame: pd.DataFrame | None,
+    *,
+    labels: str | Sequence[str] | None = None,
+    id_column: str | None = None,
+    coordinates: str | Sequence[str] | None = None,
+    coordinates_as_features: bool = False,
+    groups: str | None = None,
+    drop: str | Sequence[str] = (),
+    presence: bool = False,
+    free_text: bool = False,
+    join: str = "exact",
+    name: str = "",
+    notes: Iterable[str] = (),
+    known_left_out: Mapping[str, str] | None = None,
+    is_long: bool = False,
+) -> tuple[Dataset, TableRoles]:
+    """Give every column a role."""
+    crs, own_places = str(frame.attrs.get("crs", "")), frame.attrs.get("coordinates")
+    notes = [*notes, *frame.attrs.get("notes", ())]
     columns = [str(column) for column in frame.columns]
     frame = frame.set_axis(columns, axis=1)
-    places = _names(coordinates, columns)
+    places = _names(coordinates if coordinates is not None else own_places, columns)
     if places and len(places) != 2:
         raise ConfigError(f"coordinates must be 2 columns; got {listed(places)}. Name x, then y.")
     reserved = [column for column in (id_column, *places, groups) if column is not None]
@@ -183,7 +463,10 @@ def dataset_from_frame(
         label_names = _match(labels, columns, "labels", taken)
         label_columns = frame[label_names]
     else:
-        label_columns = _joined_labels(frame, label_frame, id_column, labels)
+        label_columns, rows, lost = _joined_labels(frame, label_frame, id_column, labels, join)
+        if lost:
+            notes.append(lost)
+            frame = frame.iloc[rows].reset_index(drop=True)
         label_names = [str(column) for column in label_columns.columns]
         shared = sorted(set(label_names) & (set(columns) - taken))
         if shared:
@@ -196,7 +479,8 @@ def dataset_from_frame(
     _check_unnamed(features)
     if not free_text:
         _check_text(features)
-    return Dataset(
+    _warn_of_counts(features, label_names)
+    data = Dataset(
         features=_sparse_features(features),
         labels=_label_values(label_columns, presence),
         feature_names=tuple(str(column) for column in features.columns),
@@ -206,6 +490,19 @@ def dataset_from_frame(
         groups=None if groups is None else frame[groups].to_numpy(),
         row_names=None if id_column is None else _ids(frame, id_column),
         name=name,
+    )
+    why = dict.fromkeys(dropped, "dropped") | dict.fromkeys(places, "coordinates")
+    why |= {} if groups is None else {groups: "groups"}
+    why |= {} if id_column is None else {id_column: "row ids"}
+    left_out = {column: why[column] for column in columns if column in hidden and column in why}
+    return data, TableRoles(
+        data.feature_names,
+        data.label_names,
+        left_out | dict(known_left_out or {}),
+        tuple(notes),
+        crs,
+        id_column,
+        is_long,
     )
 
 
@@ -375,17 +672,50 @@ def _names(names: str | Sequence[str] | None, columns: Sequence[str]) -> list[st
 
 
 def _match(patterns: str | Sequence[str], columns: Sequence[str], what: str, taken: Iterable[str] = ()) -> list[str]:
-    """Columns that a name or glob stands for, in the order of the table."""
+    """Columns that names, globs, ranges or files of names stand for, in the order of the table."""
     used, chosen = set(taken), set()
-    for pattern in _names(patterns, columns):
+    for pattern in _from_files(_names(patterns, columns), columns):
         if pattern in used:
             raise DataError(f"{what} must not have another role; got {pattern!r} twice. Give each column one role.")
         found = [pattern] if pattern in columns else [name for name in columns if fnmatchcase(name, pattern)]
+        found = found or _range(pattern, columns, what)
         if not set(found) - used:
             close = close_names([pattern.rstrip("*")], columns) or f" (columns: {listed(columns)})"
             raise DataError(f"{what} must match a column; got {pattern!r}{close}. Check the spelling.")
         chosen |= set(found) - used
     return [name for name in columns if name in chosen]
+
+
+def _from_files(patterns: Iterable[str], columns: Sequence[str]) -> Iterator[str]:
+    """Replace ``@file`` by the names in it, one a line."""
+    for pattern in patterns:
+        if not pattern.startswith("@") or pattern in columns:
+            yield pattern
+            continue
+        source = Path(pattern[1:])
+        try:
+            lines = source.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(
+                f"file of names must be readable UTF-8 text; got {str(source)!r} ({reason}). Check the path."
+            ) from error
+        names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        if not names:
+            raise DataError(f"file of names must have a name on each line; got none ({str(source)!r}). Fill it in.")
+        yield from names
+
+
+def _range(pattern: str, columns: Sequence[str], what: str) -> list[str]:
+    """Columns from the first to the last that ``first:last`` names; none where it names no two columns."""
+    for at in (match.start() for match in re.finditer(":", pattern)):  # names may have colons, too
+        first, last = pattern[:at].strip(), pattern[at + 1 :].strip()
+        if first in columns and last in columns:
+            start, end = columns.index(first), columns.index(last)
+            if start > end:
+                raise DataError(f"{what} must be a range from left to right; got {pattern!r}. Turn it round.")
+            return list(columns[start : end + 1])
+    return []
 
 
 def _check_present(wanted: Sequence[str], columns: Sequence[str]) -> None:
@@ -424,9 +754,13 @@ def _ids(frame: pd.DataFrame, id_column: str) -> NDArray[np.object_]:
 
 
 def _joined_labels(
-    frame: pd.DataFrame, label_frame: pd.DataFrame, id_column: str | None, labels: str | Sequence[str] | None
-) -> pd.DataFrame:
-    """Label columns of the second table in the row order of the first."""
+    frame: pd.DataFrame,
+    label_frame: pd.DataFrame,
+    id_column: str | None,
+    labels: str | Sequence[str] | None,
+    join: str,
+) -> tuple[pd.DataFrame, NDArray[np.intp], str]:
+    """Label columns of the second table in the row order of the first; rows of the first that stay, and a note."""
     if id_column is None:
         raise ConfigError("label_table must be joined by a column; got no id_column. Name the column of both tables.")
     columns = [str(column) for column in label_frame.columns]
@@ -436,22 +770,42 @@ def _joined_labels(
     for what, table in (("first table", frame), ("label table", label_frame)):
         ids = pd.Index(_ids(table, id_column))
         if not ids.is_unique:
+            found = guess_long(columns)
+            hint = (
+                f"One row a record? Pass --long {found.site},{found.species}" if found and table is label_frame else ""
+            )
+            hint += f",{found.count}. " if hint and found and found.count else ". " if hint else ""
             raise DataError(
                 f"ids must be unique to join tables; got {listed(ids[ids.duplicated()].unique())} "
-                f"more than once (column {id_column!r} of the {what}). Merge or remove the repeated rows."
+                f"more than once (column {id_column!r} of the {what}). "
+                f"{hint or 'Repeated visits? Give each an id of its own, in both tables. '}"
+                "Only true copies may be removed."
             )
         index.append(ids)
     left, right = index
     only_left, only_right = left.difference(right, sort=False), right.difference(left, sort=False)
+    lost, rows = "", np.arange(len(left))
     if len(only_left) or len(only_right):
-        raise DataError(
-            f"ids in column {id_column!r} must be in both tables; got {len(only_left)} only in the first "
-            f"({listed(only_left) or 'none'}) and {len(only_right)} only in the label table "
-            f"({listed(only_right) or 'none'}). Correct these ids, or remove their rows."
+        if join != "inner":
+            raise DataError(
+                f"ids in column {id_column!r} must be in both tables; got {len(only_left)} only in the first "
+                f"({listed(only_left) or 'none'}) and {len(only_right)} only in the label table "
+                f"({listed(only_right) or 'none'}). Correct these ids, or leave their rows out: --join inner "
+                "(join='inner')."
+            )
+        rows = np.flatnonzero(left.isin(right))
+        lost = (
+            f"join inner: {len(only_left)} rows only in the first table and {len(only_right)} only in the label table "
+            "are left out"
         )
+        if not len(rows):
+            raise DataError(
+                f"ids in column {id_column!r} must be in both tables; got none ({listed(left)} and {listed(right)}). "
+                "Name the column that both have."
+            )
     others = [column for column in columns if column != id_column]
     chosen = others if labels is None else _match(labels, columns, "labels", [id_column])
-    return label_frame[chosen].iloc[right.get_indexer(left)].reset_index(drop=True)
+    return label_frame[chosen].iloc[right.get_indexer(left[rows])].reset_index(drop=True), rows, lost
 
 
 def _label_values(columns: pd.DataFrame, presence: bool) -> NDArray[np.float64]:
@@ -462,7 +816,7 @@ def _label_values(columns: pd.DataFrame, presence: bool) -> NDArray[np.float64]:
         if is_numeric_dtype(column) or is_bool_dtype(column):
             values[:, i] = column.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
-            values[:, i] = _numbers_of_text(str(name), column)
+            values[:, i] = _numbers_of_text(str(name), column, presence)
     if not presence:
         return values
     negative = values < 0
@@ -476,16 +830,18 @@ def _label_values(columns: pd.DataFrame, presence: bool) -> NDArray[np.float64]:
     return np.where(np.isnan(values), np.nan, values > 0)
 
 
-def _numbers_of_text(name: str, column: "pd.Series[Any]") -> NDArray[np.float64]:
+def _numbers_of_text(name: str, column: "pd.Series[Any]", presence: bool) -> NDArray[np.float64]:
     codes, levels = text_levels(column)
-    words = {"true": 1.0, "false": 0.0}
+    words = WORDS if presence else {"true": 1.0, "false": 0.0}
     numbers = np.array([words.get(level.strip().lower(), _parsed(level)) for level in levels] + [np.nan])
     wrong = np.flatnonzero(np.isnan(numbers[:-1]))
     if wrong.size:
+        texts = [levels[i] for i in wrong]
+        counts = " Counts with X for present? Pass --presence (presence=True)." if {"x", "X"} & set(texts) else ""
         raise DataError(
-            f"labels must be 0 or 1; got text {listed(levels[i] for i in wrong)} in column {name!r} "
+            f"labels must be 0 or 1; got text {listed(texts)} in column {name!r} "
             f"(rows {listed(np.flatnonzero(np.isin(codes, wrong)))}). "
-            "Recode it as 1 and 0, empty for not observed."
+            f"Recode it as 1 and 0, empty for not observed.{counts}"
         )
     return np.asarray(numbers[codes], dtype=np.float64)  # code -1, missing, takes the last: NaN
 
@@ -507,6 +863,34 @@ def _is_sparse(columns: pd.DataFrame) -> bool:
 
 def _sparse_features(features: pd.DataFrame) -> FeatureTable:
     return sparse.csr_array(_sparse_accessor(features).to_coo()) if _is_sparse(features) else features
+
+
+_BINOMIAL = re.compile(r"[A-Z][a-z]+[ _.][a-z-]+")
+
+
+def _warn_of_counts(features: pd.DataFrame, label_names: Sequence[str]) -> None:
+    """Name features that look like species: counts with many zeros, or 0 and 1 under a name like a label's."""
+    prefixes = {name[: match.end()] for name in label_names if (match := re.match(r"[A-Za-z]+[_.]", name))}
+    suspects = []
+    for name, column in features.items():
+        if not is_numeric_dtype(column) or is_bool_dtype(column) or isinstance(column.dtype, pd.SparseDtype):
+            continue
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        known = values[np.isfinite(values)]
+        if not known.size or (known < 0).any() or (known != np.floor(known)).any() or known.max() < 1:
+            continue
+        is_named_so = _BINOMIAL.fullmatch(str(name)) is not None or str(name).startswith(tuple(prefixes or ("\0",)))
+        is_count = known.max() > 1 and (known == 0).mean() >= 0.3
+        if (known == 0).any() and (is_named_so or is_count):
+            suspects.append(str(name))
+    if suspects:
+        warnings.warn(
+            f"features should not be species; got {len(suspects)} that look like counts or presences: "
+            f"{listed(suspects, len(suspects))}. Are they labels? Name them too (--labels), or leave them out "
+            "(--drop).",
+            DataWarning,
+            stacklevel=4,
+        )
 
 
 def _check_unnamed(features: pd.DataFrame) -> None:

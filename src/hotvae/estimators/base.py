@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -30,10 +30,11 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from hotvae.checkpoint import load_folder, save_folder
-from hotvae.config import require_count, require_share
+from hotvae.config import require_choice, require_count, require_share
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import MultilabelStratifiedShuffleSplit
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+from hotvae.estimators.given import whole_given
 from hotvae.estimators.thresholds import tune_thresholds
 from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
 from hotvae.features.columns import ColumnPlan
@@ -179,6 +180,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_features(self, X: Any, reset: bool) -> Any:
         """Return features as a float array, CSR, a frame when it has columns that are not numbers, or one of str."""
+        if isinstance(X, Dataset):
+            X, _ = named_tables(X)
         if self.features_.is_column:
             return self._check_column(X, reset)
         if isinstance(X, pd.DataFrame) and not all(pd.api.types.is_numeric_dtype(kind) for kind in X.dtypes):
@@ -284,17 +287,23 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
             Features, columns as in training.
-        given : array or DataFrame of shape (n_samples, n_labels), optional
-            Given labels: 1 present, 0 absent, NaN for all others. Columns of a frame are matched by name. Only for
-            models whose ``conditional`` is True.
+        given : mapping, DataFrame or array, optional
+            Given labels: 1 present, 0 absent, NaN unknown. A mapping of label names to values, of a row each or one for
+            all rows, or a frame, names any of the labels; an array has a column for each. Only for models whose
+            ``conditional`` is True.
 
         Returns
         -------
         ndarray of shape (n_samples, n_labels) or (n_samples, n_classes)
             Given labels as given; a row of which nothing is given has the values it has without ``given``.
-            A row's values do not depend on the other rows.
+            A row's values do not depend on the other rows. A DataFrame after :meth:`set_output`.
         """
         check_is_fitted(self)
+        columns = self.label_names_ if self.target_ == "labels" else self.classes_
+        return self._in_output_form(self._predict_probs(X, given), X, columns)
+
+    def _predict_probs(self, X: Any, given: Any = None) -> NDArray[np.floating[Any]]:
+        """Return what :meth:`predict_proba` says, always as an array."""
         features = self._read(X)
         if given is not None:
             return self._given_some(features, self._check_given(given, len_of(features)))
@@ -329,7 +338,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
     def _check_given(self, given: Any, n_rows: int) -> NDArray[np.float32]:
         """Return given labels of shape (n_rows, n_labels), NaN elsewhere."""
         self._require_label_table("given")
-        labels = self._check_labels(given, reset=False)
+        names = [str(name) for name in self.label_names_]
+        labels = self._check_labels(whole_given(given, names, n_rows, self.labels_are_named_), reset=False)
         if len(labels) != n_rows:
             raise DataError(f"given must have the rows of X, {n_rows}; got {len(labels)}. Use NaN for unknown labels.")
         return labels
@@ -358,7 +368,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             Label sets for each row.
         random_state : int, RandomState or None
             Decides the draws.
-        given : array or DataFrame of shape (n_samples, n_labels), optional
+        given : mapping, DataFrame or array, optional
             Given labels, as in :meth:`predict_proba`; every draw has them.
 
         Returns
@@ -418,12 +428,52 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_labels) of 0 and 1, or (n_samples,) of classes
+            A DataFrame of labels after :meth:`set_output`.
         """
-        probs = self.predict_proba(X)
+        check_is_fitted(self)
+        probs = self._predict_probs(X)
         if self.target_ == "labels":
-            return (probs > 0.5).astype(np.int64)
+            return self._in_output_form((probs > 0.5).astype(np.int64), X, self.label_names_)
         picked: NDArray[Any] = self.classes_[probs.argmax(axis=1)]
         return picked
+
+    def set_output(self, *, predict: str | None = None, transform: str | None = None) -> Self:
+        """Choose the form of predictions: arrays, or frames with the names of labels and the index of ``X``.
+
+        scikit-learn has ``set_output`` for transformers; this is the same for a classifier of labels, and a copy made
+        by ``clone`` keeps it. It is no parameter, and is not saved with the model.
+
+        Parameters
+        ----------
+        predict : {"default", "pandas"}, optional
+            Form of what :meth:`predict_proba` returns, and :meth:`predict` for a table of labels. None changes nothing.
+        transform : {"default", "pandas"}, optional
+            The same, under the name that scikit-learn gives it.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from hotvae.baselines.prevalence import Prevalence
+        >>> y = pd.DataFrame({"owl": [1, 0, 1, 1], "wren": [0, 0, 1, 0]})
+        >>> Prevalence().fit([[0.0]] * 4, y).set_output(predict="pandas").predict([[5.0]])
+           owl  wren
+        0    1     0
+        """
+        chosen = predict if predict is not None else transform
+        if chosen is not None:
+            require_choice("predict", chosen, ("default", "pandas"))
+            self._sklearn_output_config = {"predict": chosen}  # the attribute that clone copies
+        return self
+
+    def _in_output_form(self, values: NDArray[Any], X: Any, columns: NDArray[Any]) -> NDArray[Any]:
+        """Return values as they are or, where someone has asked for it, as a frame."""
+        if getattr(self, "_sklearn_output_config", {}).get("predict") != "pandas":
+            return values
+        index = X.index if isinstance(X, pd.DataFrame) else X.row_names if isinstance(X, Dataset) else None
+        return cast("NDArray[Any]", pd.DataFrame(values, index=index, columns=[str(name) for name in columns]))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Macro-averaged F1 of :meth:`predict` for labels; accuracy when y was 1-D.
@@ -446,7 +496,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             return float(super().score(X, y, sample_weight))
         if sample_weight is not None:
             raise ConfigError("sample_weight must be None for a table of labels; got weights. Score subsets instead.")
-        return macro_f1(self._check_labels(y, reset=False), self.predict(X))
+        return macro_f1(self._check_labels(y, reset=False), np.asarray(self.predict(X)))
 
     # Parameters -------------------------------------------------------------------------------------------
 

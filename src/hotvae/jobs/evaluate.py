@@ -18,6 +18,7 @@ from pandas.api.types import is_numeric_dtype
 
 from hotvae.data.dataset import close_names
 from hotvae.data.frames import read_frame, write_table
+from hotvae.data.tables import read_long
 from hotvae.errors import ConfigError, DataError, listed
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.registry import load_model
@@ -77,6 +78,9 @@ def evaluate_table(
     label_table: str | Path | None = None,
     id_column: str | None = None,
     presence: bool = False,
+    long: str | None = None,
+    sites: str | Path | None = None,
+    sheet: str | None = None,
     oracle: bool = False,
     per_label: str | Path | None = None,
     ecology: str | None = None,
@@ -96,8 +100,10 @@ def evaluate_table(
         Folder of a trained model, or a file of predictions; see :func:`read_predictions`.
     table : path
         Rows with features, for a model, and labels.
-    label_table, id_column, presence, ignore_unknown, encoding, decimal
+    label_table, id_column, presence, sheet, ignore_unknown, encoding, decimal
         Options of tables; see :mod:`hotvae.jobs.table_needs`.
+    long, sites
+        The table, or the label table, has a row a record; see :func:`hotvae.read_table`. Only for a model.
     oracle : bool
         Also at thresholds chosen on these very rows, an upper bound.
     per_label : path, optional
@@ -122,9 +128,15 @@ def evaluate_table(
     observed: Any = {"label_table": label_table, "id_column": id_column, "presence": presence}
     reading: Any = {"encoding": encoding, "decimal": decimal}
     if is_prediction_file(source):
+        if long is not None or sites is not None or sheet is not None:
+            raise ConfigError(
+                "--long, --sites and --sheet must go with a model; got a file of predictions. Leave them out."
+            )
         judged = _judge_file(Path(source), Path(table), n_draws, seed, observed, reading)
     else:
-        judged = _judge_model(Path(source), Path(table), n_draws, seed, ignore_unknown, observed, reading)
+        reading["sheet"] = sheet
+        records = None if long is None and sites is None else {"long": long or "auto", "sites": sites}
+        judged = _judge_model(Path(source), Path(table), n_draws, seed, ignore_unknown, observed, reading, records)
     results = evaluate_model(judged.predictor, judged.labels, judged.probs, oracle=oracle)
     communities = None
     if ecology is not None:
@@ -138,7 +150,7 @@ def evaluate_table(
 
 
 def _judge_file(source: Path, table: Path, n_draws: int, seed: int, observed: Any, reading: Any) -> _Judged:
-    predictions = read_predictions(source, id_column=observed["id_column"], **reading)
+    predictions = read_predictions(source, id_column=observed["id_column"], beside=table, **reading)
     labels, predictions = read_observed(predictions, table, **observed, **reading)
     probs, drawn, how = predictions.probs, predictions.draws, f"those of {source.name}"
     if drawn is None:
@@ -148,7 +160,14 @@ def _judge_file(source: Path, table: Path, n_draws: int, seed: int, observed: An
 
 
 def _judge_model(
-    folder: Path, table: Path, n_draws: int, seed: int, ignore_unknown: bool, observed: Any, reading: Any
+    folder: Path,
+    table: Path,
+    n_draws: int,
+    seed: int,
+    ignore_unknown: bool,
+    observed: Any,
+    reading: Any,
+    records: dict[str, Any] | None,
 ) -> _Judged:
     model = load_model(folder)
     if model.target_ != "labels":
@@ -156,8 +175,14 @@ def _judge_model(
             f"model must predict labels; got one of classes ({folder}). Train one with a 0/1 column for each class."
         )
     needs = TableNeeds.of_model(model)
-    features, _ = needs.read_features(table, id_column=observed["id_column"], ignore_unknown=ignore_unknown, **reading)
-    labels = needs.read_labels(table, **observed, **reading)
+    rows: Any = table
+    if records is not None:
+        text = {name: reading[name] for name in ("encoding", "decimal")}
+        wide = {"id_column": observed["id_column"], "label_table": observed["label_table"], "labels": needs.labels}
+        rows, label_table, joined_by = read_long(table, **records, **wide, **text)
+        observed = observed | {"label_table": label_table, "id_column": joined_by}
+    features, _ = needs.read_features(rows, id_column=observed["id_column"], ignore_unknown=ignore_unknown, **reading)
+    labels = needs.read_labels(rows, **observed, **reading)
     alone = "each label by itself, as this kind of model says nothing of labels together"
     return _Judged(
         model,
@@ -213,7 +238,12 @@ def is_prediction_file(path: str | Path) -> bool:
 
 
 def read_predictions(
-    path: str | Path, *, id_column: str | None = None, encoding: str = "utf-8", decimal: str = "."
+    path: str | Path,
+    *,
+    id_column: str | None = None,
+    beside: str | Path | None = None,
+    encoding: str = "utf-8",
+    decimal: str = ".",
 ) -> Predictions:
     r"""Read the predictions of any model.
 
@@ -224,6 +254,8 @@ def read_predictions(
         ``draws`` or both.
     id_column : str, optional
         Column of ids; a column ``row`` of row numbers needs no naming.
+    beside : path, optional
+        Table that they were made for; columns that were copied from it, such as coordinates, are passed over.
     encoding, decimal : str
         Of text files.
 
@@ -243,7 +275,8 @@ def read_predictions(
             f"({source.name}). Check the spelling, or leave --id-column out to compare row by row."
         )
     joined_by = id_column or (_ROW_NUMBERS if _ROW_NUMBERS in columns else None)
-    labels = [name for name in columns if name != joined_by]
+    copied = [] if beside is None else _copied_columns(frame, Path(beside), encoding, decimal)
+    labels = [name for name in columns if name != joined_by and name not in copied]
     if not labels:
         raise DataError(
             f"predictions must have a column per label; got {listed(columns)} only ({source.name}). Add the labels."
@@ -252,6 +285,21 @@ def read_predictions(
         _check_column(name, frame[name], source.name)
     ids = None if joined_by is None else pd.Index(frame[joined_by].astype("str"), name=joined_by)
     return Predictions(labels, frame[labels].to_numpy(dtype=np.float64), None, ids, source.name)
+
+
+def _copied_columns(predictions: pd.DataFrame, table: Path, encoding: str, decimal: str) -> list[str]:
+    """Columns of numbers that are in both tables with the same values: coordinates, and no predictions."""
+    if table.suffix.lower() == ".npz":
+        return []
+    frame = read_frame(table, encoding=encoding, decimal=decimal)
+    shared = [name for name in predictions.columns if name in frame.columns and len(frame) == len(predictions)]
+    numbers = [name for name in shared if is_numeric_dtype(frame[name]) and is_numeric_dtype(predictions[name])]
+    return [
+        str(name)
+        for name in numbers
+        if not frame[name].dropna().isin((0, 1)).all()
+        and np.allclose(np.sort(frame[name].to_numpy()), np.sort(predictions[name].to_numpy()), equal_nan=True)
+    ]
 
 
 def _check_column(name: str, column: "pd.Series[Any]", source: str) -> None:

@@ -67,13 +67,14 @@ def predict_table(
     given: str | Path | None = None,
     ignore_unknown: bool = False,
     id_column: str | None = None,
+    sheet: str | None = None,
     encoding: str = "utf-8",
     decimal: str = ".",
     threads: int | None = None,
     force: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> PredictionRun:
-    r"""Write the probability of every label for every row of a table.
+    r"""Write the probability of every label for every row of a table, behind its id and coordinates.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def predict_table(
         Instead, write them at this threshold.
     given : path, optional
         Table of labels that are known beforehand; see :meth:`TableNeeds.read_given`.
-    ignore_unknown, id_column, encoding, decimal
+    ignore_unknown, id_column, sheet, encoding, decimal
         Options of tables; see :mod:`hotvae.jobs.table_needs`.
     threads : int, optional
         CPU threads; by default as in training.
@@ -142,14 +143,18 @@ def predict_table(
     if given is not None and model.target_ != "labels":
         raise ConfigError(f"--given must go with a model of labels; got one of classes ({model_folder}). Leave it out.")
     needs = TableNeeds.of_model(model)
-    features, ids = needs.read_features(
-        source, id_column=id_column, ignore_unknown=ignore_unknown, encoding=encoding, decimal=decimal
-    )
+    places = None
+    if source.suffix.lower() == ".npz":
+        features, ids = needs.read_features(source, id_column=id_column, ignore_unknown=ignore_unknown)
+    else:
+        frame = needs.read_rows(source, id_column=id_column, sheet=sheet, encoding=encoding, decimal=decimal)
+        features, ids = needs.features_of(frame, id_column=id_column, ignore_unknown=ignore_unknown, source=source.name)
+        places = needs.places_of(frame)
     labels = None if given is None else needs.read_given(given, ids, encoding=encoding, decimal=decimal)
     probs = predict_rows(model, features, labels)
-    write_table(prediction_table(ids, probs, columns), target)
+    write_table(prediction_table(ids, probs, columns, places), target)
     if cut is not None and binary_out is not None:
-        write_table(prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns), binary_out)
+        write_table(prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns, places), binary_out)
     is_given = np.zeros(probs.shape, dtype=bool) if labels is None else ~np.isnan(labels)
     counts = int(is_given.sum()), int(is_given.any(axis=1).sum())
     return PredictionRun(files, len(probs), len(columns), str(ids.name), cut, *counts)
@@ -195,14 +200,19 @@ def _without_names(model: LabelClassifier, features: Any) -> Any:
     return features.to_numpy() if isinstance(features, pd.DataFrame) and not is_named else features
 
 
-def prediction_table(ids: "pd.Index[Any]", values: NDArray[Any], columns: Any) -> pd.DataFrame:
-    """Put ids, under the name of their column, in front of predictions; refuse a label of that name."""
+def prediction_table(
+    ids: "pd.Index[Any]", values: NDArray[Any], columns: Any, places: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Put ids, under the name of their column, and coordinates in front of predictions; refuse a label of that name."""
     names = [str(column) for column in columns]
     first = str(ids.name)
     if first in names:
         raise DataError(f"id column must not be a label; got {first!r}. Choose another with --id-column.")
     predictions = pd.DataFrame(values, columns=names)
     predictions.insert(0, first, ids.to_numpy())
+    kept = [] if places is None else [str(name) for name in places if name != first and name not in names]
+    for at, name in enumerate(kept, start=1):
+        predictions.insert(at, name, places[name].to_numpy())  # type: ignore[index]  # there are some
     return predictions
 
 
@@ -298,16 +308,18 @@ def predict_stream(
             piece = parts / f"{number:06d}.parquet"
             start = number * rows_at_once
             if not piece.exists():
+                rows = frame()
                 features, ids = needs.features_of(
-                    frame(), id_column=id_column, ignore_unknown=ignore_unknown, source=source.name, first_row=start
+                    rows, id_column=id_column, ignore_unknown=ignore_unknown, source=source.name, first_row=start
                 )
-                write_table(prediction_table(ids, predict_rows(model, features), columns), piece)
+                probs = predict_rows(model, features)
+                write_table(prediction_table(ids, probs, columns, needs.places_of(rows)), piece)
             if progress is not None:
                 progress(min(start + rows_at_once, n_rows), n_rows)
     finished = [parts / f"{number:06d}.parquet" for number in range(n_parts)]
-    _join_parts(finished, target, None)
+    _join_parts(finished, target, None, len(columns))
     if binary_out is not None and threshold is not None:
-        _join_parts(finished, Path(binary_out), threshold)
+        _join_parts(finished, Path(binary_out), threshold, len(columns))
     shutil.rmtree(parts)
     return int(n_rows)
 
@@ -350,7 +362,7 @@ def _open_parts(parts: Path, identity: str) -> None:
         note.write_text(identity, encoding="utf-8")
 
 
-def _join_parts(parts: list[Path], target: Path, threshold: float | None) -> None:
+def _join_parts(parts: list[Path], target: Path, threshold: float | None, n_labels: int) -> None:
     """Write pieces one after the other into a file beside the target, then move it there."""
     import pyarrow
     import pyarrow.parquet
@@ -363,8 +375,8 @@ def _join_parts(parts: list[Path], target: Path, threshold: float | None) -> Non
                 piece = pyarrow.parquet.read_table(part)
                 if threshold is not None:
                     frame = piece.to_pandas()
-                    cut = apply_thresholds(frame.iloc[:, 1:].to_numpy(), threshold).astype("int8")
-                    frame = pd.DataFrame(cut, columns=frame.columns[1:]).assign(**{frame.columns[0]: frame.iloc[:, 0]})
+                    labels = list(frame.columns[-n_labels:])
+                    frame[labels] = apply_thresholds(frame[labels].to_numpy(), threshold).astype("int8")
                     piece = pyarrow.Table.from_pandas(frame[piece.column_names], preserve_index=False)
                 writer = writer or pyarrow.parquet.ParquetWriter(partial, piece.schema)
                 writer.write_table(piece)

@@ -30,8 +30,10 @@ class TrainSettings:
     out : str or None
         Folder of the model.
     labels, drop : tuple of str
-        Names or globs of columns.
-    label_table, id_column, coordinates, groups : str or None
+        Names or globs of columns, ranges, or files of names.
+    label_table, id_column, coordinates, groups, long, sites, sheet : str or None
+        As in :func:`hotvae.data.tables.read_table`.
+    join : str
         As in :func:`hotvae.data.tables.read_table`.
     presence : bool
         As in :func:`hotvae.data.tables.read_table`. Coordinates are features as well.
@@ -74,6 +76,10 @@ class TrainSettings:
     groups: str | None = None
     drop: tuple[str, ...] = ()
     presence: bool = False
+    long: str | None = None
+    sites: str | None = None
+    join: str = "exact"
+    sheet: str | None = None
     encoding: str = "utf-8"
     decimal: str = "."
     drop_single_class: bool = False
@@ -96,7 +102,11 @@ class TrainSettings:
 OPTIONS = tuple(entry.name for entry in fields(TrainSettings) if entry.name != "parameters")
 """Names of the options that are not parameters of the classifier."""
 
-_CHOICES = {"split": ("auto", "random", "stratified", "group", "block"), "recipe": ("auto", "network", "paper")}
+_CHOICES = {
+    "join": ("exact", "inner"),
+    "split": ("auto", "random", "stratified", "group", "block"),
+    "recipe": ("auto", "network", "paper"),
+}
 
 
 def read_settings(path: str | Path) -> dict[str, Any]:

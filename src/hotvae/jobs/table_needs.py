@@ -48,6 +48,8 @@ class TableNeeds:
         The model takes sparse features.
     unused : frozenset of str
         Features that the model found nothing to learn from, such as identifiers; a table need not have them.
+    places : tuple of str
+        Coordinates of training; predictions keep them.
     """
 
     features: list[str]
@@ -59,6 +61,7 @@ class TableNeeds:
     presence: bool = False
     is_sparse: bool = False
     unused: frozenset[str] = frozenset()
+    places: tuple[str, ...] = ()
 
     @classmethod
     def of_card(cls, card: Mapping[str, Any], is_sparse: bool) -> "TableNeeds":
@@ -73,6 +76,7 @@ class TableNeeds:
             id_column=card["id_column"],
             presence=card["presence"],
             is_sparse=is_sparse,
+            places=tuple(card["coordinates"]),
         )
 
     @classmethod
@@ -92,12 +96,33 @@ class TableNeeds:
             unused=unused,
         )
 
+    def read_rows(
+        self,
+        table: str | Path | pd.DataFrame,
+        *,
+        id_column: str | None = None,
+        sheet: str | None = None,
+        encoding: str = "utf-8",
+        decimal: str = ".",
+    ) -> pd.DataFrame:
+        """Read a table that is no npz, categories and ids as text."""
+        kinds = zip(self.features, self.kinds, strict=True)
+        as_text = [name for name, kind in kinds if kind == "categorical"] + [id_column or self.id_column or ""]
+        return read_frame(table, sheet=sheet, encoding=encoding, decimal=decimal, text_columns=as_text)
+
+    def places_of(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return the coordinates of the rows of a table: those of training, or those of a vector file."""
+        own = frame.attrs.get("coordinates", ())
+        names = [name for name in (self.places or own) if name in frame]
+        return frame[names].reset_index(drop=True)
+
     def read_features(
         self,
-        table: str | Path,
+        table: str | Path | pd.DataFrame,
         *,
         id_column: str | None = None,
         ignore_unknown: bool = False,
+        sheet: str | None = None,
         encoding: str = "utf-8",
         decimal: str = ".",
     ) -> "tuple[pd.DataFrame | sparse.csr_array, pd.Index[Any]]":
@@ -105,12 +130,12 @@ class TableNeeds:
 
         Columns of the table may have any order; ids are named after their column, or are row numbers named ``"row"``.
         """
-        source, wanted_id = Path(table), id_column or self.id_column
-        if source.suffix.lower() != ".npz":
-            kinds = zip(self.features, self.kinds, strict=True)
-            as_text = [name for name, kind in kinds if kind == "categorical"] + [wanted_id or ""]
-            frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=as_text)
-            return self.features_of(frame, id_column=id_column, ignore_unknown=ignore_unknown, source=source.name)
+        wanted_id = id_column or self.id_column
+        if isinstance(table, pd.DataFrame) or Path(table).suffix.lower() != ".npz":
+            frame = self.read_rows(table, id_column=id_column, sheet=sheet, encoding=encoding, decimal=decimal)
+            name = "table" if isinstance(table, pd.DataFrame) else Path(table).name
+            return self.features_of(frame, id_column=id_column, ignore_unknown=ignore_unknown, source=name)
+        source = Path(table)
         features: Any = read_features(
             source,
             feature_names=self.features,
@@ -157,6 +182,7 @@ class TableNeeds:
             raise DataError(f"id column must be in the table; got {id_column!r} ({source}). Check the spelling.")
         ignored = (self.ignored | {wanted_id or ""}) - set(self.features)
         ignored |= {name for name in columns if any(fnmatchcase(name, drop) for drop in self.dropped)}
+        ignored |= set(frame.attrs.get("coordinates", ())) - set(self.features)
         absent = [name for name in self.features if name in self.unused and name not in columns]
         if absent:
             frame = frame.assign(**dict.fromkeys(absent, np.nan))
@@ -177,22 +203,23 @@ class TableNeeds:
 
     def read_labels(
         self,
-        table: str | Path,
+        table: str | Path | pd.DataFrame,
         *,
-        label_table: str | Path | None = None,
+        label_table: str | Path | pd.DataFrame | None = None,
         id_column: str | None = None,
         presence: bool = False,
+        sheet: str | None = None,
         encoding: str = "utf-8",
         decimal: str = ".",
     ) -> NDArray[np.float32]:
         """Read the labels, in the order of the model, of shape (n_samples, n_labels)."""
-        source, presence = Path(table), presence or self.presence
-        if source.suffix.lower() == ".npz":
-            data = read_table(source, label_table=label_table, labels=self.labels, presence=presence)
+        presence = presence or self.presence
+        if not isinstance(table, pd.DataFrame) and Path(table).suffix.lower() == ".npz":
+            data = read_table(table, label_table=label_table, labels=self.labels, presence=presence)
         else:
             joined_by = None if label_table is None else id_column or self.id_column
             reading: Any = {"encoding": encoding, "decimal": decimal, "text_columns": [joined_by or ""]}
-            frame = read_frame(source, **reading)
+            frame = read_frame(table, sheet=sheet, **reading)
             labels = None if label_table is None else read_frame(label_table, **reading)
             columns = [str(name) for name in (frame if labels is None else labels)]
             missing = [name for name in self.labels if name not in columns]
@@ -201,7 +228,7 @@ class TableNeeds:
                 raise DataError(
                     f"table must hold every label of the model; got none for {listed(missing)}"
                     f"{close_names(missing, others)} "
-                    f"({Path(label_table or source).name}). Add these columns "
+                    f"({_name_of(table if label_table is None else label_table)}). Add these columns "
                     "(empty cells are not observed), or pass --label-table."
                 )
             # Features are read by the rules of prediction; here they would only be in the way.
@@ -271,6 +298,10 @@ class TableNeeds:
         return found
 
 
+def _name_of(table: Any) -> str:
+    return "table" if isinstance(table, pd.DataFrame) else Path(table).name
+
+
 def _only_labels(frame: pd.DataFrame, **roles: Any) -> Dataset:
     """Read labels by the rules of training tables, from a frame without features."""
     numbered = frame.assign(**{"(row)": np.arange(len(frame))})
@@ -285,7 +316,7 @@ def check_unique_ids(ids: "pd.Index[Any]", others: "pd.Index[Any]", column: str,
         if not index.is_unique:
             raise DataError(
                 f"ids must be unique to join tables; got {listed(index[index.duplicated()].unique())} more than once "
-                f"(column {column!r} of the {what}). Merge or remove the repeated rows."
+                f"(column {column!r} of the {what}). Give each visit an id of its own, in both tables."
             )
 
 

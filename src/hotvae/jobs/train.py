@@ -8,7 +8,7 @@ passed over.
 import math
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ from hotvae.data.dataset import (
     single_class_labels,
 )
 from hotvae.data.splits import split_dataset
-from hotvae.data.tables import read_table
+from hotvae.data.tables import TableRoles, read_with_roles
 from hotvae.errors import ConfigError, DataWarning, ModelError, TrainingError
 from hotvae.estimators.base import MIN_VALIDATION_ROWS, LabelClassifier, named_tables
 from hotvae.estimators.registry import find_classifier
@@ -98,7 +98,13 @@ def remove_state(state: Path) -> None:
         state.unlink(missing_ok=True)
 
 
-def train(settings: TrainSettings, table: str | Path | None = None, *, command: str | None = None) -> TrainRun:
+def train(
+    settings: TrainSettings,
+    table: str | Path | None = None,
+    *,
+    command: str | None = None,
+    tell: Callable[[TableRoles], None] | None = None,
+) -> TrainRun:
     r"""Train a classifier on a table in a file, or on a named data set, and save it.
 
     Parameters
@@ -110,6 +116,8 @@ def train(settings: TrainSettings, table: str | Path | None = None, *, command: 
         As in :func:`hotvae.read_table`.
     command : str, optional
         Noted in the model.
+    tell : callable, optional
+        Called with what became of every column of the table, before anything is learned.
 
     Returns
     -------
@@ -139,7 +147,7 @@ def train(settings: TrainSettings, table: str | Path | None = None, *, command: 
     (60, '3 folds of single rows', ['model', 'sites.csv'])
     """
     model, out = _new_model(settings), settings.out or ""
-    job = _catalog_job(model, settings) if table is None else _table_job(model, Path(table), settings)
+    job = _catalog_job(model, settings) if table is None else _table_job(model, Path(table), settings, tell)
     state = state_file(out)
     if not settings.resume:
         remove_state(state)
@@ -189,10 +197,14 @@ class _Job(NamedTuple):
     card: dict[str, Any]
 
 
-def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings) -> _Job:
+def _table_job(
+    model: LabelClassifier, table: Path, settings: TrainSettings, tell: Callable[[TableRoles], None] | None
+) -> _Job:
     # A column of texts or molecules is no mistake where the encoder reads them, or where columns are looked at first.
     free_text = model.holds_out_itself or model.new_features().is_column
-    data = _read_training_table(table, settings, free_text)
+    data, roles = _read_training_table(table, settings, free_text)
+    if tell is not None:
+        tell(roles)
     if model.holds_out_itself:
         kinds = {"random": "rows", "stratified": "rows", "group": "groups", "block": "blocks"}
         model.set_params(hold_out=kinds.get(settings.split, "auto"))
@@ -205,6 +217,8 @@ def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings) -> 
         held_out = None if held_out is None else held_out.drop_labels(dropped)
     check_trainable(training)
     card = table_card(table, settings, training, dropped=dropped) | {"split": how}
+    card |= {"left_out": roles.left_out, "notes": list(roles.notes), "crs": roles.crs, "id_column": roles.id_column}
+    card["dropped_columns"] = sorted({*card["dropped_columns"], *roles.left_out})
     validation = None if held_out is None else named_tables(held_out)
     if settings.validation is not None:
         needs = TableNeeds.of_card(card, sparse.issparse(training.features))
@@ -215,7 +229,19 @@ def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings) -> 
 
 
 def _catalog_job(model: LabelClassifier, settings: TrainSettings) -> _Job:
-    for name in ("labels", "label_table", "id_column", "coordinates", "groups", "drop", "validation", "presence"):
+    own = (
+        "labels",
+        "label_table",
+        "id_column",
+        "coordinates",
+        "groups",
+        "drop",
+        "validation",
+        "presence",
+        "long",
+        "sites",
+    )
+    for name in own:
         if getattr(settings, name):
             raise ConfigError(
                 f"{name} must be left out with a named data set; got {getattr(settings, name)!r}. "
@@ -262,21 +288,25 @@ def _new_model(settings: TrainSettings) -> LabelClassifier:
     return model
 
 
-def _read_training_table(table: Path, settings: TrainSettings, free_text: bool) -> Dataset:
+def _read_training_table(table: Path, settings: TrainSettings, free_text: bool) -> tuple[Dataset, TableRoles]:
     def one_or_many(patterns: tuple[str, ...]) -> str | list[str]:
         # A single text is left to the reader, who tells a comma in a name from one between names.
         return patterns[0] if len(patterns) == 1 else list(patterns)
 
-    return read_table(
+    return read_with_roles(
         table,
         labels=one_or_many(settings.labels) or None,
         label_table=settings.label_table,
         id_column=settings.id_column,
         coordinates=settings.coordinates,
-        coordinates_as_features=settings.coordinates is not None,
+        coordinates_as_features=table.suffix.lower() != ".npz",
         groups=settings.groups,
         drop=one_or_many(settings.drop),
         presence=settings.presence,
+        long=settings.long,
+        sites=settings.sites,
+        join=settings.join,
+        sheet=settings.sheet,
         free_text=free_text,
         encoding=settings.encoding,
         decimal=settings.decimal,
@@ -370,7 +400,7 @@ def table_card(
     return {
         "table": Path(table).name,
         "label_table": None if settings.label_table is None else Path(settings.label_table).name,
-        "label_patterns": list(settings.labels),
+        "label_patterns": [f"@{Path(name[1:]).name}" if name.startswith("@") else name for name in settings.labels],
         "labels": list(training.label_names),
         "dropped_labels": list(dropped),
         "dropped_columns": sorted({pattern.strip() for pattern in patterns}),
