@@ -44,6 +44,13 @@ def predict(
     threads: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="CPU threads; by default as in training.")
     ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Also write how far each row is from training, and beside FILE which labels can be called.",
+        ),
+    ] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -64,6 +71,7 @@ def predict(
             encoding=encoding,
             decimal=decimal,
             threads=threads,
+            trust=trust,
             force=force,
             progress=progress,
         )
@@ -76,6 +84,7 @@ def predict(
                 "n_labels": found.n_labels,
                 "id_column": found.id_column,
                 "threshold": found.threshold,
+                "n_rows_outside_training": found.n_outside,
             }
             | ({} if given is None else {"given": counts})
         )
@@ -83,8 +92,12 @@ def predict(
     print(f"wrote {found.n_rows} rows × {found.n_labels} labels to {found.files[0]}")
     if given is not None:
         print(f"given {found.n_given} labels in {found.n_rows_given} of {found.n_rows} rows")
-    if len(found.files) > 1:
+    if found.threshold is not None:
         print(f"wrote 0/1 labels at threshold {found.threshold:g} to {found.files[1]}")
+    if trust:
+        print(f"{found.n_outside} of {found.n_rows} rows are unlike all training rows")
+        if given is None and found.files[-1].stem.partition(".")[0].endswith("_calls"):
+            print(f"wrote present, absent or cannot tell at 90 % to {found.files[-1]}")
 
 
 @contextmanager
