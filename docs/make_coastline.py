@@ -1,10 +1,10 @@
-"""Make src/hotvae/coastline.npz: the land of the world, small enough to ship.
+"""Make coastline.npz and borders.npz of src/hotvae/report: the land of the world and its countries, small to ship.
 
-Source: Natural Earth, land at 1:50 million (public domain, naturalearthdata.com), as packed in the npm package
-world-atlas 2.0.2 (land-50m.json, TopoJSON). Run with
+Source: Natural Earth, land and countries at 1:50 million (public domain, naturalearthdata.com), as packed in the npm
+package world-atlas 2.0.2 (land-50m.json and countries-50m.json, TopoJSON). Run with
 
     npm pack world-atlas@2.0.2 && tar xzf world-atlas-2.0.2.tgz
-    python docs/make_coastline.py package/land-50m.json
+    python docs/make_coastline.py package/land-50m.json package/countries-50m.json
 
 Coordinates are rounded to a hundredth of a degree (about a kilometre) and stored as differences from point to
 point, which zip to a fifth of the original.
@@ -12,7 +12,8 @@ point, which zip to a fifth of the original.
 
 import json
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 from hotvae.report.coastline import _cut
 
 STEPS_PER_DEGREE = 100
-TARGET = Path(__file__).parents[1] / "src" / "hotvae" / "coastline.npz"
+TARGET = Path(__file__).parents[1] / "src" / "hotvae" / "report"
 
 
 def rings_of(topology: dict[str, Any]) -> Iterator[np.ndarray]:
@@ -55,29 +56,47 @@ def flat(ring: np.ndarray) -> Iterator[np.ndarray]:
             yield _cut(moved, (-180, -90, 180, 90))
 
 
-def main(source: str) -> None:
-    """Convert and say how large the result is."""
-    topology = json.loads(Path(source).read_text(encoding="utf-8"))
+def borders_of(topology: dict[str, Any]) -> Iterator[np.ndarray]:
+    """Every line between two countries: arcs that two outlines share."""
+    scale, shift = (np.array(topology["transform"][name]) for name in ("scale", "translate"))
+    used: Counter[int] = Counter()
+    for geometry in topology["objects"]["countries"]["geometries"]:
+        polygons = [geometry["arcs"]] if geometry["type"] == "Polygon" else geometry["arcs"]
+        used.update({arc if arc >= 0 else ~arc for polygon in polygons for ring in polygon for arc in ring})
+    for number, count in sorted(used.items()):
+        if count > 1:
+            yield np.cumsum(topology["arcs"][number], axis=0) * scale + shift
+
+
+def write(lines: Iterable[np.ndarray], target: Path, least: int) -> None:
+    """Round lines, leave those of fewer points out, and say how large the result is."""
     kept = []
-    for ring in (part for whole in rings_of(topology) for part in flat(whole)):
-        points = np.round(ring * STEPS_PER_DEGREE).astype(np.int64)
+    for line in lines:
+        points = np.round(line * STEPS_PER_DEGREE).astype(np.int64)
         points = points[np.append(True, (np.diff(points, axis=0) != 0).any(axis=1))]
-        if len(points) >= 4:
+        if len(points) >= least:
             kept.append(points)
     points = np.concatenate(kept)
     steps = np.diff(points, axis=0, prepend=0)
-    # A step from ring to ring may span the globe, beyond 16 bits: every ring starts anew.
-    starts = np.cumsum([0] + [len(ring) for ring in kept])[:-1]
+    # A step from line to line may span the globe, beyond 16 bits: every line starts anew.
+    starts = np.cumsum([0] + [len(line) for line in kept])[:-1]
     steps[starts] = points[starts]
     if np.abs(steps).max() > np.iinfo(np.int16).max:
         sys.exit("a step does not fit into 16 bits")
     np.savez_compressed(
-        TARGET,
+        target,
         steps=np.ascontiguousarray(steps.T.astype(np.int16)),
-        lengths=np.array([len(ring) for ring in kept], dtype=np.int32),
+        lengths=np.array([len(line) for line in kept], dtype=np.int32),
     )
-    print(f"{TARGET.name}: {len(kept)} rings, {len(points)} points, {TARGET.stat().st_size / 1000:.0f} kB")
+    print(f"{target.name}: {len(kept)} lines, {len(points)} points, {target.stat().st_size / 1000:.0f} kB")
+
+
+def main(land: str, countries: str) -> None:
+    """Convert both."""
+    topology = json.loads(Path(land).read_text(encoding="utf-8"))
+    write((part for whole in rings_of(topology) for part in flat(whole)), TARGET / "coastline.npz", 4)
+    write(borders_of(json.loads(Path(countries).read_text(encoding="utf-8"))), TARGET / "borders.npz", 2)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -8,12 +8,15 @@ import json
 import math
 import os
 import platform
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -459,3 +462,34 @@ def versions() -> dict[str, str]:
     """
     packages = ("hotvae", "torch", "numpy", "scipy", "scikit-learn")
     return {"python": platform.python_version()} | {package: version(package) for package in packages}
+
+
+def provenance(seed: int) -> dict[str, Any]:
+    """Say what is needed to repeat a measurement of this process.
+
+    Examples
+    --------
+    >>> provenance(3)["seed"]
+    3
+    """
+    import torch  # seconds, which no other command of this module needs
+
+    cpu = platform.processor()
+    with suppress(OSError):
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+        cpu = found[1] if found else cpu
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    command = ["-m", module.name] if module is not None else [Path(sys.argv[0]).name]
+    return {
+        "command": shlex.join(["python", *command, *sys.argv[1:]]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": seed,
+        "versions": versions(),
+        "machine": {
+            "cpu": cpu,
+            "cores": os.cpu_count(),
+            "instructions": torch.backends.cpu.get_cpu_capability(),
+            "system": platform.system(),
+        },
+        "threads": torch.get_num_threads(),
+    }

@@ -160,7 +160,7 @@ def main(argv=None):
         found = measure(Path(name), options.gigabytes, options.seed, options.threads, piece)
     # Here, so that the processes that are measured do not load torch.
     from paper import RESULTS
-    from paper.speed.steps import provenance
+    from paper.runner import provenance
 
     content = provenance(options.seed) | {
         "threads": options.threads,

@@ -37,10 +37,8 @@ import json
 import math
 import multiprocessing
 import os
-import platform
 import re
 import resource
-import shlex
 import signal
 import sys
 import tempfile
@@ -49,7 +47,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +64,7 @@ from hotvae.training.loop import fit_network
 from hotvae.training.prediction import owned_randomness, predict_network
 from hotvae.training.settings import Training
 from paper import RESULTS
-from paper.runner import versions
+from paper.runner import provenance
 from paper.speed.reference_layout import ReferenceHotVAE, TransformerNet
 
 VARIANTS = ("reference", "transformer_decoder", "eager", "compiled")
@@ -523,28 +520,6 @@ def summarise(task, variant, times, speeds, operations, memory):
     if cell["memory"].get("fits") and reference.get("fits"):
         cell["memory"]["share_of_reference"] = cell["memory"]["tensor_peak"] / reference["tensor_peak"]
     return cell
-
-
-def provenance(seed):
-    """Say what is needed to repeat a measurement."""
-    model = platform.processor()
-    with suppress(OSError, TypeError):
-        model = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())[1]
-    module = getattr(sys.modules["__main__"], "__spec__", None)
-    command = ["-m", module.name] if module is not None else [Path(sys.argv[0]).name]
-    return {
-        "command": shlex.join(["python", *command, *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": seed,
-        "versions": versions(),
-        "machine": {
-            "cpu": model,
-            "cores": os.cpu_count(),
-            "instructions": torch.backends.cpu.get_cpu_capability(),
-            "system": platform.system(),
-        },
-        "threads": torch.get_num_threads(),
-    }
 
 
 COLUMNS = (  # title, width, format, factor, where the number stands

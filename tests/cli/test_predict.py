@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hotvae import HotVAENetwork, load_model
+from hotvae import HotVAEClassifier, HotVAENetwork, load_model
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.cli import main
 from hotvae.data.frames import write_table
@@ -263,3 +263,64 @@ def test_predict__unknown_objective_or_empty__is_named(folder, tmp_path, fails):
     assert "--list must be one of 'hamming', 'f1', 'jaccard', 'subset' or a measure of predictions" in message
     assert "empty must be 1 or 0; got 3" in fails(*arguments, "--list", "f1", "--empty", 3)
     assert not (tmp_path / "p.csv").exists()
+
+
+# --- trust ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trusting(tmp_path_factory):
+    """A model that knows its training rows, rows like them, and rows far beyond."""
+    place = tmp_path_factory.mktemp("trust")
+    random = np.random.default_rng(0)
+    table = pd.DataFrame({"rain": random.uniform(200, 900, 240), "slope": random.normal(size=240)})
+    chance = 1 / (1 + np.exp(-(table["rain"] - 500) / 60))
+    labels = pd.DataFrame({"oak": random.random(240) < chance, "pine": random.random(240) < 1 - chance}).astype(int)
+    model = HotVAEClassifier(effort="quick", joint=False, random_state=0).fit(table, labels)
+    model.save(place / "model")
+    table[:40].to_csv(place / "near.csv", index=False)
+    far = table[:40].assign(rain=lambda t: np.where(t.index < 10, 3 * 900, t["rain"]))
+    far.to_csv(place / "far.csv", index=False)
+    far.to_parquet(place / "far.parquet")
+    return place, model, far
+
+
+def test_predict__rows_like_training__no_warning(trusting, run, tmp_path):
+    code, _, err = run("predict", trusting[0] / "model", trusting[0] / "near.csv", "--out", tmp_path / "p.csv")
+    assert code == 0
+    assert "warning" not in err
+
+
+def test_predict__many_rows_beyond_training__warns_and_names_the_column(trusting, run, tmp_path):
+    code, _, err = run("predict", trusting[0] / "model", trusting[0] / "far.csv", "--out", tmp_path / "p.csv")
+    assert code == 0
+    assert "got 10 of 40 that are unlike all of them, with values beyond those of training in 'rain'" in err
+    assert "Pass --trust for columns that say which." in err
+    assert list(pd.read_csv(tmp_path / "p.csv").columns) == ["row", "oak", "pine"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_predict__trust__columns_before_the_labels_and_a_file_of_calls(trusting, run, tmp_path, kind):
+    place, model, far = trusting
+    out = tmp_path / f"p.{kind}"
+    code, printed, _ = run(
+        "predict", place / "model", place / f"far.{kind}", "--out", out, "--trust", "--threshold", 0.5
+    )
+    assert code == 0
+    assert "10 of 40 rows are unlike all training rows" in printed
+    read = pd.read_csv if kind == "csv" else pd.read_parquet
+    table, calls, binary = read(out), read(tmp_path / f"p_calls.{kind}"), read(tmp_path / f"p_binary.{kind}")
+    assert list(table.columns) == ["row", "dissimilarity", "inside_training", "columns_beyond", "oak", "pine"]
+    near = model.trust(far)
+    np.testing.assert_allclose(table["dissimilarity"], near.dissimilarity, rtol=1e-5)
+    assert table["inside_training"].tolist() == near.inside.astype(int).tolist()
+    assert table["columns_beyond"].tolist() == near.n_beyond.tolist()
+    words = np.array(["absent", "present", "cannot tell"], dtype=object)[model.presence_calls(model.predict_proba(far))]
+    assert calls[["oak", "pine"]].to_numpy().tolist() == words.tolist()
+    assert set(binary.columns) - {"dissimilarity", "inside_training", "columns_beyond"} == {"row", "oak", "pine"}
+    assert set(np.unique(binary[["oak", "pine"]])) <= {0, 1}
+
+
+def test_predict__trust_of_a_model_that_cannot_tell__one_line(folder, fails, tmp_path):
+    line = fails("predict", folder / "model", folder / "new.csv", "--out", tmp_path / "p.csv", "--trust")
+    assert "--trust must go with a model that knows its training rows; got one without." in line

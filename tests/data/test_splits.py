@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.stats import wasserstein_distance
 from sklearn.linear_model import RidgeClassifier
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.tree import DecisionTreeClassifier
 
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import (
+    DistanceMatchedKFold,
     MultilabelStratifiedKFold,
     MultilabelStratifiedShuffleSplit,
     SpatialBlockKFold,
@@ -455,3 +457,78 @@ def test_splitters__bad_request__is_named(splitter, y, error, message):
 def test_spatial_blocks__bad_request__is_named(coordinates, arguments, error, message):
     with pytest.raises(error, match=re.escape(message)):
         spatial_blocks(coordinates, **arguments)
+
+
+# --- folds that match distances -------------------------------------------------------------------------------
+
+
+def _grid(n=14):
+    return np.array([[x, y] for x in range(n) for y in range(n)], dtype=float)
+
+
+def _gap(splitter, rows, target):
+    wanted = [min(np.hypot(*(place - row)) for row in rows) for place in target]
+    return wasserstein_distance(splitter.distances(rows), wanted)
+
+
+def test_distance_matched__split__disjoint_and_complete_and_repeatable():
+    rows = _grid()
+    splitter = DistanceMatchedKFold(4, target=rows + 0.3, random_state=1)
+    parts = [test.tolist() for _, test in splitter.split(rows, groups=rows)]
+    assert sorted(row for part in parts for row in part) == list(range(len(rows)))
+    assert parts == [test.tolist() for _, test in splitter.split(rows, groups=rows)]
+
+
+def test_distance_matched__distances__equal_a_loop_over_the_folds():
+    rows = np.random.default_rng(0).random((30, 2))
+    splitter = DistanceMatchedKFold(3, target=rows + 0.2, random_state=0)
+    folds = np.empty(30, dtype=int)
+    for number, (_, test) in enumerate(splitter.split(rows, groups=rows)):
+        folds[test] = number
+    slow = [
+        min(np.hypot(*(a - b)) for b, g in zip(rows, folds, strict=True) if g != f)
+        for a, f in zip(rows, folds, strict=True)
+    ]
+    np.testing.assert_allclose(splitter.distances(rows), slow)
+
+
+def test_distance_matched__target_near_or_far__beats_what_suits_the_other():
+    """On a map between the rows random folds serve; far from them large blocks do, and neither serves both."""
+    rows = _grid()
+    near, far = rows[:50] + 0.5, rows + np.array([14.0, 0.0])
+    for target, other in ((near, far), (far, near)):
+        ours = DistanceMatchedKFold(3, target=target, random_state=0)
+        theirs = DistanceMatchedKFold(3, target=other, random_state=0)
+        assert _gap(ours, rows, target) < 0.8 * _gap(theirs, rows, target)
+
+
+def test_distance_matched__clustered_rows_and_a_map_of_the_whole_land__better_than_random_and_fixed_blocks():
+    random = np.random.default_rng(4)
+    rows = np.concatenate([random.normal(centre, 2.0, (40, 2)) for centre in random.uniform(0, 100, (9, 2))])
+    target = random.uniform(0, 100, (400, 2))
+    ours = _gap(DistanceMatchedKFold(5, target=target, random_state=0), rows, target)
+
+    wanted = [min(np.hypot(*(place - row)) for row in rows) for place in target]
+
+    def gap_of(splitter, groups):
+        found = np.empty(len(rows))
+        for train, test in splitter.split(rows, groups=groups):
+            found[test] = [np.hypot(*(rows[train] - row).T).min() for row in rows[test]]
+        return wasserstein_distance(found, wanted)
+
+    assert ours < 0.9 * gap_of(GroupKFold(5), np.arange(len(rows)))
+    assert ours <= gap_of(SpatialBlockKFold(5, random_state=0), rows)
+
+
+def test_distance_matched__degrees__distances_are_kilometres_across_the_date_line():
+    rows = np.array([[179.9, 0.0], [-179.9, 0.0], [170.0, 0.0], [171.0, 0.0]])
+    found = DistanceMatchedKFold(4, target=rows, degrees=True, random_state=0).distances(rows)
+    assert found[0] == pytest.approx(22.24, abs=0.01)
+
+
+def test_distance_matched__places_that_cannot_be__are_refused():
+    rows = _grid(3)
+    with pytest.raises(DataError, match=r"places must be finite and have shape \(n_places, 2\); got shape \(9,\)"):
+        list(DistanceMatchedKFold(2, target=rows[:, 0]).split(rows, groups=rows))
+    with pytest.raises(DataError, match="groups must hold the coordinates"):
+        list(DistanceMatchedKFold(2, target=rows).split(rows))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from hotvae.data.splits import spatial_blocks
 from hotvae.errors import ConfigError
 from hotvae.estimators.folds import deal_folds
 
@@ -65,3 +66,13 @@ def test_deal_folds__all_at_one_place__single_rows_are_left():
 def test_deal_folds__nothing_to_hold_together__refused(held, said):
     with pytest.raises(ConfigError, match=said):
         deal_folds(LABELS, 5, 0, held=held)
+
+
+def test_deal_folds__places_groups_or_neither__say_what_errors_are_counted_by():
+    labels = np.tile([[1, 0], [0, 1]], (60, 1))
+    places = np.random.default_rng(0).random((120, 2))
+    groups = np.repeat(np.arange(40), 3)
+    of_map = deal_folds(labels, 3, 0, places=places, groups=groups).blocks
+    np.testing.assert_array_equal(of_map, spatial_blocks(places, n_blocks=150))
+    np.testing.assert_array_equal(deal_folds(labels, 3, 0, groups=groups).blocks, groups)
+    np.testing.assert_array_equal(deal_folds(labels, 3, 0).blocks, np.arange(120))

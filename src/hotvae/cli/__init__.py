@@ -13,7 +13,22 @@ from typing import Annotated, Any
 
 import typer
 
-from hotvae.cli import benchmark, data, demo, ebird, evaluate, explain, info, models, predict, train, tune
+from hotvae.cli import (
+    annotate,
+    benchmark,
+    data,
+    demo,
+    ebird,
+    evaluate,
+    explain,
+    grid,
+    info,
+    models,
+    predict,
+    train,
+    tune,
+)
+from hotvae.cli import map as map_command
 from hotvae.errors import DataWarning, HotVAEError
 
 # UsageError and what stands above it; typer brings its own copy of click or click itself, version by version.
@@ -47,6 +62,9 @@ app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
+app.command("annotate")(annotate.annotate)
+app.command("grid")(grid.grid)
+app.command("map")(map_command.map_)
 app.command("info")(info.info)
 app.command("models")(models.models)
 app.command("tune")(tune.tune)

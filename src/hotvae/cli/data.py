@@ -6,6 +6,7 @@ Nothing here waits for torch.
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -183,6 +184,36 @@ def _get(
             print(f"{done.entry.name}: fetched to {done.path}; licence: {done.entry.licence}")
         else:
             print(f"{done.entry.name}: already at {done.path}, nothing to do")
+
+
+@app.command("rasters")
+def _rasters(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where they go.")],
+    bounds: Annotated[
+        str | None, typer.Option(metavar="W,S,E,N", help="Extent in degrees; by default the island of Singapore.")
+    ] = None,
+    resolution: Annotated[float, typer.Option(metavar="DEGREES", help="Side of a cell.")] = 0.002,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the landscape.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Invent a few rasters over a real extent, to try annotate, grid and map with."""
+    from hotvae.errors import ConfigError
+    from hotvae.geo.invented import SINGAPORE, write_rasters
+
+    box = SINGAPORE
+    if bounds is not None:
+        try:
+            west, south, east, north = (float(part) for part in bounds.split(","))
+        except ValueError:
+            raise ConfigError(
+                f"--bounds must be four numbers W,S,E,N; got {bounds!r}. Write 5.9,45.8,10.5,47.8."
+            ) from None
+        box = west, south, east, north
+    files = write_rasters(out, box, resolution, seed)
+    if as_json:
+        _print_plain_json({"files": [str(file) for file in files]})
+        return
+    print(f"wrote {', '.join(file.name for file in files)} to {out}; all of it is invented")
 
 
 def _print_plain_json(result: Any) -> None:

@@ -58,6 +58,13 @@ def predict(
     threads: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="CPU threads; by default as in training.")
     ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Also write how far each row is from training, and beside FILE which labels can be called.",
+        ),
+    ] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -79,6 +86,7 @@ def predict(
             encoding=encoding,
             decimal=decimal,
             threads=threads,
+            trust=trust,
             force=force,
             progress=progress,
         )
@@ -91,6 +99,7 @@ def predict(
                 "n_labels": found.n_labels,
                 "id_column": found.id_column,
                 "threshold": found.threshold,
+                "n_rows_outside_training": found.n_outside,
             }
             | ({} if given is None else {"given": counts})
             | ({} if found.lists is None else {"list": asdict(found.lists)})
@@ -104,6 +113,11 @@ def predict(
     if found.lists is not None:
         counts_empty = f"an empty list where no label is present counts {found.lists.empty}"
         print(f"wrote lists that are best for {found.lists.objective} to {found.files[-1]} ({counts_empty})")
+    if trust:
+        print(f"{found.n_outside} of {found.n_rows} rows are unlike all training rows")
+        calls = [file for file in found.files[1:] if file.stem.partition(".")[0].endswith("_calls")]
+        if calls:
+            print(f"wrote present, absent or cannot tell at 90 % to {calls[0]}")
 
 
 @contextmanager

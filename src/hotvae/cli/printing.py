@@ -5,7 +5,7 @@ import math
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,3 +73,37 @@ def stoppable(words: str) -> Iterator[None]:
         raise typer.Exit(130) from None
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def counted(things: str, silent: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """Show how many things are done: a bar on a terminal, else a line for each tenth."""
+    if silent:
+        yield None
+        return
+    if not sys.stderr.isatty():
+        last = 0
+
+        def tell(done: int, total: int) -> None:
+            nonlocal last
+            if done and (done == total or 10 * done // total > last):
+                last = 10 * done // total
+                print(f"{done:,} of {total:,} {things}", file=sys.stderr, flush=True)
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {things}"))
+    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
+    task = bar.add_task(things, total=None)
+
+    def show(done: int, total: int) -> None:
+        bar.update(task, completed=done, total=total)
+        bar.start()
+
+    try:
+        yield show
+    finally:
+        bar.stop()

@@ -11,11 +11,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.spatial import KDTree
+from scipy.stats import wasserstein_distance
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.utils import check_random_state
 
 from hotvae.data.dataset import Dataset
-from hotvae.data.places import check_degrees
+from hotvae.data.places import check_degrees, on_sphere
 from hotvae.errors import ConfigError, DataError, listed
 
 Indices = NDArray[np.intp]
@@ -174,6 +176,101 @@ class SpatialBlockKFold(_KFold):
         blocks = _blocks_of_rows(groups, self.block_size, self.n_blocks, self.degrees)
         random = check_random_state(self.random_state)
         return _deal_groups(blocks, np.full(n_splits, 1 / n_splits), random, "blocks")
+
+
+class DistanceMatchedKFold(_KFold):
+    """K folds whose held-out rows are as far from the others as places to be predicted are from all rows.
+
+    A score by blocks of any size answers for one distance. A map has places right beside a site and places far from
+    all of them; folds that match these distances answer for this map (nearest-neighbour distance matching, as in the
+    kNNDM of Linnenbrink and others 2024, https://doi.org/10.5194/gmd-17-5897-2024).
+
+    By convention the coordinates of the rows, shape (n_samples, 2), are passed as ``groups``.
+
+    Parameters
+    ----------
+    n_splits : int
+        Number of folds.
+    target : array-like of shape (n_places, 2)
+        Places to be predicted, or a sample of them, in the same units.
+    degrees : bool
+        The coordinates are longitude and latitude; distances are those on the round Earth, in kilometres.
+    random_state : int, RandomState or None
+        Seed of the assignment of blocks to folds.
+
+    Notes
+    -----
+    Single rows dealt at random, and whole blocks of land of about a dozen sizes, are tried. Kept is what brings the
+    distances of held-out rows to the nearest row of another fold closest to those of ``target`` to the nearest row:
+    least in Wasserstein's distance, and the smaller blocks where two are equal. The answer can be no better than folds
+    of blocks allow: places farther away than any two halves of the rows are not matched.
+
+    Examples
+    --------
+    >>> rows = np.array([[x, y] for x in range(12) for y in range(12)], dtype=float)
+    >>> splitter = DistanceMatchedKFold(3, target=rows + 0.5, random_state=0)
+    >>> near = splitter.distances(rows)
+    >>> splitter = DistanceMatchedKFold(3, target=rows + [15.0, 0.0], random_state=0)
+    >>> far = splitter.distances(rows)
+    >>> bool(near.mean() < 1.2 < far.mean())
+    True
+    """
+
+    __metadata_request__split = {"groups": True}  # noqa: RUF012 - scikit-learn's own protocol
+
+    def __init__(
+        self, n_splits: int = 5, *, target: ArrayLike, degrees: bool = False, random_state: RandomState = None
+    ) -> None:
+        self.n_splits = n_splits
+        self.target = target
+        self.degrees = degrees
+        self.random_state = random_state
+
+    def distances(self, groups: ArrayLike) -> NDArray[np.float64]:
+        """Distance of each row to the nearest one of another fold, for the folds that :meth:`split` makes.
+
+        Parameters
+        ----------
+        groups : array-like of shape (n_samples, 2)
+            Coordinates of the rows.
+        """
+        folds = self._folds(None, groups, self.get_n_splits())
+        return _between_folds(self._ground(groups), folds)
+
+    def _ground(self, places: Any) -> NDArray[np.float64]:
+        """Places as points whose straight distances count."""
+        found = np.asarray(places, dtype=np.float64)
+        if found.ndim != 2 or found.shape[1] != 2 or not len(found) or not np.isfinite(found).all():
+            raise DataError(
+                f"places must be finite and have shape (n_places, 2); got shape {found.shape}. "
+                "Give two coordinates a place."
+            )
+        if not self.degrees:
+            return found
+        check_degrees(found)
+        return on_sphere(found)
+
+    def _folds(self, y: Any, groups: Any, n_splits: int) -> Indices:
+        if groups is None:
+            raise DataError("groups must hold the coordinates, shape (n_samples, 2); got None. Pass them as groups.")
+        rows = self._ground(groups)
+        _check_enough(len(rows), n_splits, "rows")
+        wanted = np.asarray(KDTree(rows).query(self._ground(self.target))[0])
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        shares = np.full(n_splits, 1 / n_splits)
+        best, least = np.arange(len(rows)) % n_splits, np.inf
+        sizes = np.unique(np.geomspace(2 * n_splits, max(2 * n_splits, len(rows) / 2), 12).astype(int))[::-1]
+        for n_blocks in (None, *sizes.tolist(), n_splits):
+            blocks = np.arange(len(rows))
+            if n_blocks is not None:
+                blocks = spatial_blocks(groups, n_blocks=n_blocks, degrees=self.degrees)
+            if blocks.max() + 1 < n_splits:
+                continue
+            folds = _deal_groups(blocks, shares, np.random.RandomState(seed), "blocks")
+            gap = float(wasserstein_distance(_between_folds(rows, folds), wanted))
+            if gap < least:
+                best, least = folds, gap
+        return best
 
 
 class SpatialBlockShuffleSplit(BaseShuffleSplit):
@@ -502,6 +599,15 @@ def _deal_groups(groups: Indices, shares: NDArray[np.float64], random: Any, thin
         wanted[part] -= sizes[group]
         empty.discard(part)
     return part_of_group[groups]
+
+
+def _between_folds(points: NDArray[np.float64], folds: Indices) -> NDArray[np.float64]:
+    """Distance of each point to the nearest one of another fold."""
+    found = np.empty(len(points))
+    for fold in np.unique(folds):
+        out = folds == fold
+        found[out] = KDTree(points[~out]).query(points[out])[0]
+    return found
 
 
 def _apportion(shares: NDArray[np.float64], total: int) -> Indices:

@@ -16,6 +16,8 @@ Held = Literal["auto", "rows", "blocks", "groups"]
 
 # Blocks of the map: about so many for each fold, so that no fold is one corner of it.
 _BLOCKS_PER_FOLD = 10
+# Blocks that errors are counted by: many enough for a promise about new ones, large enough to be unlike each other.
+_BLOCKS_OF_ERRORS = 150
 
 
 class Folds(NamedTuple):
@@ -31,12 +33,16 @@ class Folds(NamedTuple):
         In words, such as ``"5 folds of whole blocks of the map"``.
     single_rows : bool
         Whether rows were dealt one by one.
+    blocks : ndarray of int of shape (n_rows,)
+        What errors are counted by, so that many rows of one place do not speak for the whole map: about 150
+        blocks of the map where there are places, else groups, else single rows.
     """
 
     of_row: NDArray[np.intp]
     n_folds: int
     how: str
     single_rows: bool
+    blocks: NDArray[np.intp]
 
     def parts(self, fold: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the rows to learn from, and those held out."""
@@ -115,5 +121,10 @@ def deal_folds(
     of_row = np.empty(len(labels), dtype=np.intp)
     for fold, (_, out) in enumerate(splitter.split(np.zeros((len(labels), 1)), labels, groups=together)):
         of_row[out] = fold
+    blocks = np.arange(len(labels))
+    if places is not None:
+        blocks = spatial_blocks(places, n_blocks=_BLOCKS_OF_ERRORS, degrees=degrees)
+    elif groups is not None:
+        blocks = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
     what = {"groups": "whole groups", "blocks": "whole blocks of the map", "rows": "single rows"}[held]
-    return Folds(of_row, n_folds, f"{n_folds} folds of {what}", held == "rows")
+    return Folds(of_row, n_folds, f"{n_folds} folds of {what}", held == "rows", blocks)

@@ -93,6 +93,8 @@ class HotVAEClassifier(StackedClassifier):
         The same of each member by itself, as logits before stacking; not kept in files.
     out_of_fold_ : OutOfFold or None
         All that the law was learned from; not kept in files.
+    trust_ : Trust or None
+        Where it can be believed, learned from the same rows: see :meth:`trust` and :meth:`presence_calls`.
     thresholds_ : dict
         Cut-off of each metric, chosen on rows held out.
     label_names_ : ndarray of str
@@ -219,6 +221,7 @@ class HotVAEClassifier(StackedClassifier):
         part = copy(self)
         part.out_of_fold_ = None
         part.law_ = None  # what labels say of each other was learned on all members together
+        part.trust_ = None  # and so was what held-out rows say of trust
         part.members_ = [members[i] for i in kept]
         part.member_logits_ = [self.member_logits_[i] for i in kept]
         part.stack_ = fit_stack(part.member_logits_, self._learned_from)
@@ -250,7 +253,7 @@ class HotVAEClassifier(StackedClassifier):
         for name in _SHARED:
             if hasattr(single, name):
                 setattr(self, name, getattr(single, name))
-        self.single_, self.left_out_, self.member_logits_ = single, None, None
+        self.single_, self.left_out_, self.member_logits_, self.trust_ = single, None, None, None
         return self
 
     @property
@@ -306,7 +309,7 @@ class HotVAEClassifier(StackedClassifier):
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.single_ = None
         if "single" in config:
-            self.rows_, self.left_out_, self.member_logits_ = config["rows"], None, None
+            self.rows_, self.left_out_, self.member_logits_, self.trust_ = config["rows"], None, None, None
             self.single_ = HotVAENetwork._from_plain(restored_parameter(config["single"]))
             for name in _SHARED:
                 if hasattr(self, name):

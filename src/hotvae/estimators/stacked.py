@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Tensor, from_numpy
 
 from hotvae.config import require_choice
 from hotvae.data.dataset import Dataset
@@ -32,6 +32,7 @@ from hotvae.estimators.members import Candidate, Member, mean_logits, restore_me
 from hotvae.estimators.recipe import Facts, Forms, Outcome, Plan, Recipe, Workshop, make_forms, speak
 from hotvae.estimators.stack import Stack, logit_loss
 from hotvae.estimators.thresholds import tune_thresholds
+from hotvae.estimators.trust import Trust, TrustRows, learn_trust
 from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
 from hotvae.features.columns import ColumnPlan
 from hotvae.features.molecules import atoms_of
@@ -241,6 +242,15 @@ class StackedClassifier(LabelClassifier):
                 self.law_ = self.out_of_fold_.learn_law(self._training())
                 self.recipe_.together = _law_line(self.law_)
                 say(self.recipe_.together)
+        self.trust_: Trust | None = learn_trust(
+            table,
+            found.left_out,
+            labels if self.target_ == "labels" else None,
+            folds.of_row,
+            folds.blocks,
+            seed,
+            _names_of(plan, table),
+        )
         self.forms_.forget_tables(kept)
         self.left_out_: NDArray[np.float64] | None = expit(found.left_out)
 
@@ -371,6 +381,58 @@ class StackedClassifier(LabelClassifier):
             )
         return super()._probs_given(features, given)
 
+    # Trust ------------------------------------------------------------------------------------------------
+
+    def trust(self, X: Any) -> TrustRows:
+        """Say how far rows are from those of training, and whether that is within what held-out rows have seen.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_samples, n_features)
+            Features, columns as in training.
+
+        Returns
+        -------
+        TrustRows
+            ``dissimilarity``, ``inside`` and ``n_beyond``, a value a row.
+
+        Raises
+        ------
+        ConfigError
+            A model of texts, molecules or words, or one that found no recipe itself: it knows no distances.
+        """
+        check_is_fitted(self)
+        if self.trust_ is None or self.trust_.area is None:
+            raise ConfigError(
+                "model must know its training rows to say how far others are; got one of a sparse table, of texts, of "
+                "molecules, without a recipe of its own, or of an older version. Train a table with recipe 'auto'."
+            )
+        return self.trust_.area.judge(self._read(X))
+
+    def presence_calls(self, probs: Any, level: float = 0.9) -> NDArray[np.int8]:
+        """Say which labels are present, absent, or cannot be told at a promised share of right calls.
+
+        Parameters
+        ----------
+        probs : array of shape (n_samples, n_labels)
+            From :meth:`predict_proba`, without ``given``: what is promised was learned for these.
+        level : {0.8, 0.9, 0.95}
+            Of the rows that have a label, and of those that have not, the share in which the call is right or
+            "cannot tell".
+
+        Returns
+        -------
+        ndarray of int8 of shape (n_samples, n_labels)
+            0 absent, 1 present, 2 cannot tell.
+        """
+        check_is_fitted(self)
+        if self.trust_ is None or self.trust_.sets is None:
+            raise ConfigError(
+                "model must have held out rows to say which calls are safe; got one of classes, without a recipe of "
+                "its own, or of an older version. Train a table of labels with recipe 'auto'."
+            )
+        return self.trust_.sets.calls(probs, level)
+
     # Saving -----------------------------------------------------------------------------------------------
 
     def _learned(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -399,11 +461,15 @@ class StackedClassifier(LabelClassifier):
         if self.law_ is not None:
             notes["law"] = {"gate": self.gate_, **self.law_.notes()}
             tensors |= {f"law.{name}": tensor for name, tensor in self.law_.tensors().items()}
+        if self.trust_ is not None:
+            notes["trust"] = self.trust_.notes()
+            arrays = self.trust_.arrays()
+            tensors |= {f"trust.{name}": from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
         return notes, tensors
 
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.rows_ = config["rows"]
-        self.left_out_, self.member_logits_, self.out_of_fold_ = None, None, None
+        self.left_out_, self.member_logits_, self.out_of_fold_, self.trust_ = None, None, None, None
         self.recipe_ = Recipe.from_state(config["recipe"])
         self.forms_ = Forms({name: FeatureScaler.from_state(state) for name, state in config["forms"].items()})
         self.members_ = []
@@ -422,6 +488,9 @@ class StackedClassifier(LabelClassifier):
             self.gate_ = config["law"]["gate"]
             own = {name.removeprefix("law."): tensors[name] for name in tensors if name.startswith("law.")}
             self.law_ = JointLaw.from_tensors(own, config["law"], self.n_threads)
+        if config.get("trust") is not None:  # models of before it do without
+            arrays = {n.removeprefix("trust."): t.numpy() for n, t in tensors.items() if n.startswith("trust.")}
+            self.trust_ = Trust.from_parts(config["trust"], arrays, self.n_labels_)
 
 
 def _say_nothing(line: str) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hotvae.data.frames import write_table
-from hotvae.errors import ConfigError, DataError, listed
+from hotvae.errors import ConfigError, DataError, DataWarning, listed
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.decisions import OBJECTIVES, check_empty
 from hotvae.estimators.registry import load_model
@@ -29,6 +30,11 @@ OUT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")
 """Kinds of files that results are written to."""
 
 _PARQUET = (".parquet", ".pq")
+_TRUST_COLUMNS = ("dissimilarity", "inside_training", "columns_beyond")
+_CALLS = ("absent", "present", "cannot tell")
+
+# A share of rows beyond training that is worth a warning.
+_MANY = 0.1
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class PredictionRun:
         Labels that were given, and the rows they are in.
     lists : BestLists or None
         What the lists are best for, where they were wanted.
+    n_outside : int or None
+        Rows that are unlike all training rows; None for a model that cannot tell.
     """
 
     files: tuple[Path, ...]
@@ -59,6 +67,7 @@ class PredictionRun:
     n_given: int = 0
     n_rows_given: int = 0
     lists: "BestLists | None" = None
+    n_outside: int | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +133,7 @@ def predict_table(
     encoding: str = "utf-8",
     decimal: str = ".",
     threads: int | None = None,
+    trust: bool = False,
     force: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> PredictionRun:
@@ -149,6 +159,9 @@ def predict_table(
         Options of tables; see :mod:`hotvae.jobs.table_needs`.
     threads : int, optional
         CPU threads; by default as in training.
+    trust : bool
+        Also write how far each row is from training, and to a file beside ``out`` which labels can be called present
+        or absent.
     force : bool
         Replace files that are there.
     progress : callable, optional
@@ -176,9 +189,11 @@ def predict_table(
     source, target = Path(table), Path(out)
     binary_out = _file_beside(target, "binary") if binary is not None or threshold is not None else None
     list_out = None if lists is None else _file_beside(target, "list")
-    files = tuple(path for path in (target, binary_out, list_out) if path is not None)
-    check_out(files, force)
     model = load_model(model_folder)
+    watch = _Watch(model, trust)
+    calls_out = _file_beside(target, "calls") if trust and watch.sets is not None and given is None else None
+    files = tuple(path for path in (target, binary_out, calls_out, list_out) if path is not None)
+    check_out(files, force)
     if threads is not None:  # models without this setting have one thread
         model.change_settings(n_threads=threads)
     cut = find_threshold(model, binary, threshold)
@@ -196,10 +211,13 @@ def predict_table(
             binary_out=binary_out,
             lists=lists,
             list_out=list_out,
+            calls_out=calls_out,
+            watch=watch,
             progress=progress,
         )
+        watch.warn()
         first = pyarrow.parquet.read_schema(target).names[0]
-        return PredictionRun(files, n_rows, len(columns), first, cut, lists=lists)
+        return PredictionRun(files, n_rows, len(columns), first, cut, lists=lists, n_outside=watch.n_outside)
     if given is not None and model.target_ != "labels":
         raise ConfigError(f"--given must go with a model of labels; got one of classes ({model_folder}). Leave it out.")
     needs = TableNeeds.of_model(model)
@@ -212,18 +230,90 @@ def predict_table(
         places = needs.places_of(frame)
     labels = None if given is None else needs.read_given(given, ids, encoding=encoding, decimal=decimal)
     probs = predict_rows(model, features, labels)
-    write_table(prediction_table(ids, probs, columns, places), target)
+    front = watch.look(features, places)
+    watch.warn()
+    write_table(prediction_table(ids, probs, columns, front), target)
+    if calls_out is not None:
+        write_table(prediction_table(ids, watch.calls(probs), columns, places), calls_out)
     if cut is not None and binary_out is not None:
         write_table(prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns, places), binary_out)
     if lists is not None and list_out is not None:
         write_table(prediction_table(ids, lists.of(model, features, labels), columns, places), list_out)
     is_given = np.zeros(probs.shape, dtype=bool) if labels is None else ~np.isnan(labels)
     counts = int(is_given.sum()), int(is_given.any(axis=1).sum())
-    return PredictionRun(files, len(probs), len(columns), str(ids.name), cut, *counts, lists)
+    return PredictionRun(files, len(probs), len(columns), str(ids.name), cut, *counts, lists, watch.n_outside)
+
+
+class _Watch:
+    """Looks at rows as they are predicted: how far from training they are, and how many are too far.
+
+    Parameters
+    ----------
+    model : LabelClassifier
+        Fitted; one without an area of applicability is watched in vain.
+    wanted : bool
+        Whether what is seen is to be written down, in columns.
+    """
+
+    def __init__(self, model: LabelClassifier, wanted: bool) -> None:
+        known = getattr(model, "trust_", None)
+        self.model, self.wanted = model, wanted
+        self.area = None if known is None else known.area
+        self.sets = None if known is None or model.target_ != "labels" else known.sets
+        self.n_rows, self.n_outside = 0, None if self.area is None else 0
+        self._beyond = np.zeros(0 if self.area is None else len(self.area.names), dtype=np.int64)
+        if wanted and self.area is None:
+            raise ConfigError(
+                "--trust must go with a model that knows its training rows; got one without. Train a table anew with "
+                "hotvae train, without --recipe."
+            )
+
+    def look(self, features: Any, places: pd.DataFrame | None) -> pd.DataFrame | None:
+        """Count rows, and return the columns that stand before the labels."""
+        if self.area is None or self.n_outside is None:
+            return places
+        ready = self.model._read(_without_names(self.model, features))
+        near = self.area.judge(ready)
+        self.n_rows += len(near.inside)
+        self.n_outside += int((~near.inside).sum())
+        self._beyond += self.area.columns_beyond(ready).sum(axis=0)
+        if not self.wanted:
+            return places
+        seen = pd.DataFrame(
+            {
+                "dissimilarity": near.dissimilarity.astype(np.float32),
+                "inside_training": near.inside.astype(np.int8),
+                "columns_beyond": near.n_beyond.astype(np.int32),
+            }
+        )
+        taken = [name for name in seen if name in {str(label) for label in self.model.label_names_}]
+        if taken:
+            raise DataError(f"--trust adds columns that must not be labels; got {listed(taken)}. Rename these labels.")
+        return seen if places is None else pd.concat([places.reset_index(drop=True), seen], axis=1)
+
+    def calls(self, probs: NDArray[Any]) -> NDArray[Any]:
+        """Return for each cell what can be said of it, in words."""
+        assert self.sets is not None  # files of calls are asked for only then
+        words: NDArray[Any] = np.array(_CALLS, dtype=object)[self.sets.calls(probs)]
+        return words
+
+    def warn(self) -> None:
+        """Say so where many rows are too far away."""
+        if not self.n_outside or self.area is None or self.n_outside <= _MANY * self.n_rows:
+            return
+        most = [self.area.names[i] for i in np.argsort(-self._beyond, kind="stable")[:3] if self._beyond[i]]
+        where = f", with values beyond those of training in {listed(most)}" if most else ""
+        advice = "" if self.wanted else " Pass --trust for columns that say which."
+        warnings.warn(
+            f"rows must be like those of training to be predicted well; got {self.n_outside:,} of {self.n_rows:,} that "
+            f"are unlike all of them{where}. What is said of them is a guess.{advice}",
+            DataWarning,
+            stacklevel=3,
+        )
 
 
 def _file_beside(out: Path, what: str) -> Path:
-    """Name the file of 0/1 labels beside that of the probabilities."""
+    """Name a file beside that of the probabilities."""
     longest_first = sorted(OUT_SUFFIXES, key=len, reverse=True)
     suffix = next((end for end in longest_first if out.name.lower().endswith(end)), "")
     stem_length = len(out.name) - len(suffix)
@@ -309,6 +399,8 @@ def predict_stream(
     binary_out: str | Path | None = None,
     lists: BestLists | None = None,
     list_out: str | Path | None = None,
+    calls_out: str | Path | None = None,
+    watch: _Watch | None = None,
     rows_at_once: int = STREAM_ROWS,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
@@ -330,6 +422,10 @@ def predict_stream(
         Parquet file of 0/1 labels.
     lists, list_out : BestLists and path, optional
         Which list of each row is wanted, and the Parquet file they go to.
+    calls_out : path, optional
+        Parquet file of what can be said of each label: absent, present or cannot tell.
+    watch : optional
+        Looks at the rows; see ``trust`` of :func:`predict_table`.
     rows_at_once : int
         Rows of a piece; memory grows with it, not with the table.
     progress : callable, optional
@@ -366,6 +462,7 @@ def predict_stream(
         parts = target.with_name(f".{target.name}.parts")
         wanted = None if lists is None else asdict(lists)
         settings = [id_column, ignore_unknown, threshold, binary_out is not None, wanted, rows_at_once, needs.features]
+        settings.append(watch is not None and watch.wanted)
         _open_parts(parts, _stream_identity(model, source, settings))
         columns = model.label_names_ if model.target_ == "labels" else model.classes_
         n_parts = -(-n_rows // rows_at_once)
@@ -375,21 +472,27 @@ def predict_stream(
             piece = parts / f"{number:06d}.parquet"
             start = number * rows_at_once
             own_lists = parts / f"{number:06d}.list.parquet"
-            if not piece.exists():
+            is_new = not piece.exists()
+            if is_new or watch is not None:  # rows of finished pieces are counted, too
                 rows = frame()
                 features, ids = needs.features_of(
                     rows, id_column=id_column, ignore_unknown=ignore_unknown, source=source.name, first_row=start
                 )
                 places = needs.places_of(rows)
-                if lists is not None:
+                front = places if watch is None else watch.look(features, places)
+                if is_new and lists is not None:
                     write_table(prediction_table(ids, lists.of(model, features), columns, places), own_lists)
-                write_table(prediction_table(ids, predict_rows(model, features), columns, places), piece)
+                if is_new:
+                    write_table(prediction_table(ids, predict_rows(model, features), columns, front), piece)
             if progress is not None:
                 progress(min(start + rows_at_once, n_rows), n_rows)
     finished = [parts / f"{number:06d}.parquet" for number in range(n_parts)]
     _join_parts(finished, target, None, len(columns))
     if binary_out is not None and threshold is not None:
-        _join_parts(finished, Path(binary_out), threshold, len(columns))
+        cut = threshold
+        _join_parts(finished, Path(binary_out), lambda probs: apply_thresholds(probs, cut).astype("int8"), len(columns))
+    if calls_out is not None and watch is not None:
+        _join_parts(finished, Path(calls_out), watch.calls, len(columns))
     if lists is not None and list_out is not None:
         own = [part.with_suffix(".list.parquet") for part in finished]
         _join_parts(own, Path(list_out), None, len(columns))
@@ -435,8 +538,13 @@ def _open_parts(parts: Path, identity: str) -> None:
         note.write_text(identity, encoding="utf-8")
 
 
-def _join_parts(parts: list[Path], target: Path, threshold: float | None, n_labels: int) -> None:
-    """Write pieces one after the other into a file beside the target, then move it there."""
+def _join_parts(
+    parts: list[Path], target: Path, change: Callable[[NDArray[Any]], NDArray[Any]] | None, n_labels: int
+) -> None:
+    """Write pieces one after the other into a file beside the target, then move it there.
+
+    ``change`` turns probabilities into what is written of them; columns of trust then stay behind.
+    """
     import pyarrow
     import pyarrow.parquet
 
@@ -446,11 +554,12 @@ def _join_parts(parts: list[Path], target: Path, threshold: float | None, n_labe
         try:
             for part in parts:
                 piece = pyarrow.parquet.read_table(part)
-                if threshold is not None:
+                if change is not None:
                     frame = piece.to_pandas()
                     labels = list(frame.columns[-n_labels:])
-                    frame[labels] = apply_thresholds(frame[labels].to_numpy(), threshold).astype("int8")
-                    piece = pyarrow.Table.from_pandas(frame[piece.column_names], preserve_index=False)
+                    others = [name for name in frame.columns[:-n_labels] if name not in _TRUST_COLUMNS]
+                    changed = pd.DataFrame(change(frame[labels].to_numpy()), columns=labels)
+                    piece = pyarrow.Table.from_pandas(pd.concat([frame[others], changed], axis=1), preserve_index=False)
                 writer = writer or pyarrow.parquet.ParquetWriter(partial, piece.schema)
                 writer.write_table(piece)
         finally:

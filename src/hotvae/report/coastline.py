@@ -1,6 +1,6 @@
-"""Coastlines, without a network: Natural Earth's land polygons at 1:50 million, public domain.
+"""Coastlines and borders, without a network: Natural Earth's land and countries at 1:50 million, public domain.
 
-``docs/make_coastline.py`` makes the file from its source.
+``docs/make_coastline.py`` makes the files from their source.
 """
 
 from functools import cache
@@ -39,7 +39,7 @@ def land_rings(bounds: Bounds | None = None, *, tolerance: float = 0.0) -> list[
     ConfigError
         A box without an inside.
     """
-    rings = _world()
+    rings = _world("coastline.npz")
     if bounds is not None:
         west, south, east, north = bounds
         if not (west < east and south < north):
@@ -55,9 +55,32 @@ def land_rings(bounds: Bounds | None = None, *, tolerance: float = 0.0) -> list[
     return [ring for ring in rings if len(ring) >= 4]
 
 
+def border_lines(bounds: Bounds | None = None) -> list[FloatArray]:
+    """Return lines between countries as (longitude, latitude) in degrees.
+
+    Parameters
+    ----------
+    bounds : (west, south, east, north), optional
+        Only lines that reach into this box, whole; all by default.
+
+    Returns
+    -------
+    list of ndarray of shape (n_points, 2)
+    """
+    lines = _world("borders.npz")
+    if bounds is None:
+        return list(lines)
+    west, south, east, north = bounds
+    return [
+        line
+        for line in lines
+        if (line.max(axis=0) >= (west, south)).all() and (line.min(axis=0) <= (east, north)).all()
+    ]
+
+
 @cache
-def _world() -> list[FloatArray]:
-    source = resources.files("hotvae.report") / "coastline.npz"
+def _world(name: str) -> list[FloatArray]:
+    source = resources.files("hotvae.report") / name
     with source.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         steps, lengths = stored["steps"].astype(np.int64).T, stored["lengths"]
     edges = np.cumsum(lengths)[:-1]

@@ -112,12 +112,71 @@ class DemoContent:
     made_by: str
 
 
-def page_html(content: ExplainContent | DemoContent) -> str:
+@dataclass
+class MapPicture:
+    """A picture of a map: PNG bytes, and what is said to who cannot see it."""
+
+    png: bytes
+    alt: str
+
+
+@dataclass
+class MapPart:
+    """A part of the page of maps: what it is, in a sentence or two, its pictures, and the file they come from."""
+
+    title: str
+    text: str
+    pictures: list[MapPicture]
+    file: str = ""
+
+
+@dataclass
+class MapsContent:
+    """What the page of a map shows.
+
+    Attributes
+    ----------
+    title, subtitle : str
+        Heading of the page, and what stands below it.
+    maps : list of MapPart
+        Richness, uncertainty, trust and so on.
+    species : list of MapPicture
+        Small pictures of single labels.
+    species_text : str
+        What they show.
+    noun : str
+        What labels are called.
+    facts : list of (str, str)
+        How the map was made.
+    warnings : list of str
+        Said at the top of the page.
+    command : str
+        What made the map.
+    """
+
+    template: ClassVar[str] = "maps.html"
+
+    title: str
+    subtitle: str
+    maps: list[MapPart]
+    species: list[MapPicture] = field(default_factory=list)
+    species_text: str = ""
+    noun: str = "labels"
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    command: str = ""
+
+
+Content = ExplainContent | DemoContent | MapsContent
+"""Any page."""
+
+
+def page_html(content: Content) -> str:
     """Build a page as text.
 
     Parameters
     ----------
-    content : ExplainContent or DemoContent
+    content : ExplainContent, DemoContent or MapsContent
         What to show.
 
     Returns
@@ -128,14 +187,14 @@ def page_html(content: ExplainContent | DemoContent) -> str:
     return _templates().get_template(content.template).render(content=content)
 
 
-def write_page(path: str | os.PathLike[str], content: ExplainContent | DemoContent) -> Path:
+def write_page(path: str | os.PathLike[str], content: Content) -> Path:
     """Write a page, whole or not at all.
 
     Parameters
     ----------
     path : path
         Ends in ``.html``; its folder is made if needed, an older file is replaced.
-    content : ExplainContent or DemoContent
+    content : ExplainContent, DemoContent or MapsContent
         What to show.
 
     Returns
@@ -171,11 +230,17 @@ def _number(value: float | None, digits: int = 3) -> str:
     return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
 
 
-def _png(figure: Figure) -> str:
+def _png(picture: Figure | bytes) -> str:
     """Turn a figure into the address of a picture inside the page; on white it stays legible on a dark page."""
+    drawn = picture if isinstance(picture, bytes) else png_bytes(picture)
+    return "data:image/png;base64," + base64.b64encode(drawn).decode("ascii")
+
+
+def png_bytes(figure: Figure, dots_per_inch: int = DOTS_PER_INCH) -> bytes:
+    """Draw a figure as a PNG on white; the same figure gives the same bytes."""
     picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=DOTS_PER_INCH, facecolor="white", metadata={"Software": None})
-    return "data:image/png;base64," + base64.b64encode(picture.getvalue()).decode("ascii")
+    figure.savefig(picture, format="png", dpi=dots_per_inch, facecolor="white", metadata={"Software": None})
+    return picture.getvalue()
 
 
 def _sha256(text: str) -> str:

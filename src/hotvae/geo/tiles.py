@@ -1,0 +1,156 @@
+"""Tiles on disk: each a file of its own with its checksum, whole or not there; a run that was killed goes on."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotvae.checkpoint import write_text
+from hotvae.errors import ConfigError, DataError
+
+# Characters of the checksum that a file begins with.
+_DIGEST = 64
+# What a full disk, a quota or a limit on files is called.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class TileStore:
+    """A folder of finished tiles that belong to one run.
+
+    Parameters
+    ----------
+    folder : path
+        Where they wait until the map is put together.
+    identity : JSON-able
+        What makes the run: model, inputs, options. Tiles of another run are thrown away.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], identity: Any) -> None:
+        self.folder = Path(folder)
+        mark = self.folder / "run.json"
+        text = json.dumps(identity, sort_keys=True, default=str)
+        if self.folder.exists() and not self.belongs(self.folder, identity):
+            shutil.rmtree(self.folder)
+        if not mark.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_text(mark, text)
+
+    @staticmethod
+    def belongs(folder: str | os.PathLike[str], identity: Any) -> bool:
+        """Whether a folder holds tiles of this very run."""
+        mark = Path(folder) / "run.json"
+        text = json.dumps(identity, sort_keys=True, default=str)
+        return mark.is_file() and mark.read_text(encoding="utf-8") == text
+
+    def path(self, number: int) -> Path:
+        """Return the file of a tile."""
+        return self.folder / f"{number:07d}.tile"
+
+    def write(self, number: int, arrays: Mapping[str, NDArray[Any]], notes: Any) -> None:
+        """Write a tile: its checksum, then its arrays."""
+        payload = io.BytesIO()
+        np.savez(payload, allow_pickle=False, notes=np.frombuffer(json.dumps(notes).encode(), dtype=np.uint8), **arrays)
+        content = payload.getbuffer()
+        digest = hashlib.sha256(content).hexdigest().encode("ascii")
+        target = self.path(number)
+        partial = target.with_suffix(f".{os.getpid()}.part")
+        try:
+            with no_room(target.parent), partial.open("wb") as file:
+                file.write(digest)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def read(self, number: int, name: str) -> NDArray[Any]:
+        """Read one array of a tile; its own checksum is looked at once more.
+
+        Raises
+        ------
+        DataError
+            A tile that is not there or damaged.
+        """
+        try:
+            with self.path(number).open("rb") as file:
+                file.seek(_DIGEST)
+                with np.load(file, allow_pickle=False) as stored:
+                    found: NDArray[Any] = stored[name]
+        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise DataError(
+                f"tile must be whole; got {type(error).__name__} ({self.path(number).name}). "
+                "Repeat the command: it is made anew."
+            ) from error
+        return found
+
+    def notes(self, number: int) -> Any:
+        """Read what was noted of a tile."""
+        return json.loads(self.read(number, "notes").tobytes())
+
+    def has(self, number: int) -> bool:
+        """Whether a tile is there and whole."""
+        try:
+            with self.path(number).open("rb") as file:
+                digest = file.read(_DIGEST)
+                found = hashlib.sha256()
+                while piece := file.read(1 << 20):
+                    found.update(piece)
+        except FileNotFoundError:
+            return False
+        return found.hexdigest().encode("ascii") == digest
+
+    def remove(self) -> None:
+        """Throw all tiles away: the map is there."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def no_room(folder: Path) -> Iterator[None]:
+    """Turn the errors of a full disk into a sentence.
+
+    Raises
+    ------
+    ConfigError
+        Instead of an ``OSError`` that says there is no room.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise ConfigError(
+            f"disk must have room for the map; got {os.strerror(error.errno or 0)!r} ({folder}). "
+            "Make room and repeat the command: finished tiles are kept."
+        ) from error
+
+
+def check_room(folder: Path, n_bytes: int) -> None:
+    """Refuse to begin what the disk cannot hold.
+
+    Raises
+    ------
+    ConfigError
+        Naming what is needed and what there is.
+    """
+    there = folder
+    while not there.exists():
+        there = there.parent
+    free = shutil.disk_usage(there).free
+    if free < n_bytes:
+        raise ConfigError(
+            f"disk must have room for the map and its tiles, about {n_bytes / 1e9:.2g} GB; got {free / 1e9:.2g} GB "
+            f"({there}). Make room, or choose another folder with --out."
+        )
