@@ -514,6 +514,11 @@ def chosen_cells(experiment: Experiment, options: argparse.Namespace) -> list[Ce
             replace(cell, settings={**cell.settings, "effort": options.effort}) if cell.model == _LAW else cell
             for cell in cells
         ]
+    if options.law_effort is not None:
+        cells = [
+            replace(cell, settings={**cell.settings, "law_effort": options.law_effort}) if cell.model == _LAW else cell
+            for cell in cells
+        ]
     if options.only_laws:
         from paper.joint_cells import base_path
 
@@ -564,6 +569,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--cache", type=Path, default=None, help="folder where bases are kept; not for git")
     parser.add_argument("--only-laws", action="store_true", help="learn laws on bases that are there, fit nothing else")
     parser.add_argument("--effort", choices=("quick", "normal", "thorough"), default="normal", help="of HOT-VAE's base")
+    parser.add_argument("--law-effort", type=float, help="epochs of laws, as a share of their usual number")
     parser.add_argument("--draws", type=int, default=100, help="whole label sets for each test row")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--budget", help="such as 2h: no fit is started after it")

@@ -44,6 +44,7 @@ from hotvae.estimators.hotvae import HotVAEClassifier
 from hotvae.estimators.joint import JointClassifier
 from hotvae.estimators.joint_law import Candidate, JointLaw, default_candidates
 from hotvae.estimators.law_rows import LawRows
+from hotvae.estimators.recipe import plan_for
 from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.stacked import OutOfFold, StackedClassifier
 from hotvae.metrics.joint import JointScores, joint_scores
@@ -269,10 +270,22 @@ def _changed(candidate: Candidate, change: Mapping[str, Any]) -> Candidate:
     return replace(candidate, config=replace(candidate.config, **own))
 
 
+def law_effort(settings: Mapping[str, Any], train: OutOfFold) -> float:
+    """Say how long a law is trained, as a share of the usual epochs: as asked, or as the estimator does."""
+    if "law_effort" in settings:
+        return float(settings["law_effort"])
+    if settings["base"] == "forest":
+        return JointClassifier.law_effort
+    n_rows, n_labels = train.labels.shape
+    return plan_for(n_rows, train.gates.shape[1], n_labels, settings.get("effort", "normal")).law_effort
+
+
 def measure_law(cell: Cell, cache: Path) -> Measured:
     """Learn a law on a base, and measure it on test rows."""
     base, settings = base_of(cell, cache), cell.settings
-    law, law_seconds = timed(lambda: learn_law(settings, base.train))
+    # How long a law is trained is no matter of the base: what is usual now, whenever the base was fitted.
+    train = replace(base.train, effort=law_effort(settings, base.train))
+    law, law_seconds = timed(lambda: learn_law(settings, train))
     gates = np.zeros((len(base.labels), 1), dtype=np.float32) if settings.get("constant") else base.gates
     rows = LawRows(law, base.logits, gates)
     labels = base.labels

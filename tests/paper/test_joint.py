@@ -215,7 +215,18 @@ def test_page__has_the_marks_of_its_tables():
 
 
 def test_cells__only_laws__are_those_whose_base_is_there(cache):
-    options = joint.argparse.Namespace(models=None, effort="quick", only_laws=True, cache=cache, draws=7)
+    options = joint.argparse.Namespace(
+        models=None, effort="quick", only_laws=True, cache=cache, draws=7, law_effort=0.3
+    )
     cells = joint.chosen_cells(joint.experiment_of([REGION], 1), options)
     assert {cell.variant for cell in cells} == {"forest law", "forest"}
     assert {cell.n_draws for cell in cells} == {7}
+    assert {cell.settings["law_effort"] for cell in cells} == {0.3}
+
+
+def test_law_effort__of_a_kept_base__is_what_is_usual_now(cache):
+    train = joint_cells.base_of(forest("independent"), cache).train
+    assert joint_cells.law_effort({"base": "forest"}, train) == 1.0
+    assert joint_cells.law_effort({"base": "forest", "law_effort": 0.2}, train) == 0.2
+    usual = joint_cells.plan_for(72, 10, 5, "quick").law_effort
+    assert joint_cells.law_effort({"base": "hotvae", "effort": "quick"}, train) == usual

@@ -240,7 +240,7 @@ class StackedClassifier(LabelClassifier):
             if self._wants_law():
                 say("which labels go together")
                 self.law_ = self.out_of_fold_.learn_law(self._training())
-                self.recipe_.together = _law_line(self.law_)
+                self.recipe_.together = law_line(self.law_)
                 say(self.recipe_.together)
         self.trust_: Trust | None = learn_trust(
             table,
@@ -514,7 +514,7 @@ def _gates(form: Any, logits: NDArray[np.float64]) -> NDArray[Any]:
     return expit(logits) if form is None else np.asarray(form)
 
 
-def _law_line(law: JointLaw) -> str:
+def law_line(law: JointLaw) -> str:
     """Say in a line what was learned of labels together."""
     if law.messages is None:
         return "labels together: messages do not help on rows held out; labels are independent"
