@@ -173,3 +173,10 @@ def test_prepare__no_cell_with_data__says_so(model, tmp_path):
     layers = choose_layers([tmp_path], ["rain", "warmth"])
     with pytest.raises(DataError, match="map must have cells with a value in every layer; got none in 16 cells"):
         prepare(model, COLUMNS, RasterInputs(layers, fixed={"hours": 1.0}), MapOptions())
+
+
+def test_prepare__column_held_beyond_training__is_named(model, land):
+    layers = choose_layers([land / "rain.tif", land / "warmth.tif"], ["rain", "warmth"])
+    held = RasterInputs(layers, fixed={"hours": 30.0})
+    assert prepare(model, COLUMNS, held, MapOptions(n_draws=20)).beyond == ("hours",)
+    assert prepare(model, COLUMNS, RasterInputs(layers, fixed={"hours": 1.0}), MapOptions(n_draws=20)).beyond == ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -199,6 +199,8 @@ class MapModel:
         None for a model without distances.
     sets : PresenceSets or None
         None for a model without promises, or where labels are given: the promise was made without.
+    beyond : tuple of str
+        Columns that are beyond the range of training in every cell looked at, such as one held at a rash value.
     """
 
     model: LabelClassifier
@@ -208,6 +210,7 @@ class MapModel:
     spread: RichnessSpread | None = None
     area: Applicability | None = None
     sets: PresenceSets | None = None
+    beyond: tuple[str, ...] = ()
 
     @property
     def labels(self) -> list[str]:
@@ -418,12 +421,16 @@ def prepare(
     random = np.random.default_rng([options.seed, 21])
     tried = pool.iloc[np.sort(random.choice(len(pool), min(_TRIED, len(pool)), replace=False))]
     _check_places(area, mapper, tried, places)
-    steps = _choose_steps(mapper, tried, seen, options.tolerance) if options.tolerance > 0 else Steps()
-    mapper = MapModel(model, mapper.columns, options, steps, None, area, sets)
+    if area is not None:
+        everywhere = area.columns_beyond(model._read(mapper.rows(tried))).all(axis=0)
+        beyond = tuple(name for name, is_beyond in zip(area.names, everywhere, strict=True) if is_beyond)
+        mapper = replace(mapper, beyond=beyond)
+    if options.tolerance > 0:
+        mapper = replace(mapper, steps=_choose_steps(mapper, tried, seen, options.tolerance))
     if options.draw_every_cell:
         return mapper
     drawn = tried.iloc[:: max(1, len(tried) // _DRAWN)]
-    return MapModel(model, mapper.columns, options, steps, _learn_spread(mapper, drawn), area, sets)
+    return replace(mapper, spread=_learn_spread(mapper, drawn))
 
 
 def _check_places(area: Applicability | None, mapper: MapModel, table: pd.DataFrame, places: Sequence[str]) -> None:

@@ -295,4 +295,10 @@ def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _crs_name(text: str) -> str:
-    return str(geo_module("pyproj", "draw maps").CRS.from_user_input(text).to_proj4() or text[:60])
+    """Name a system that has no number: its projection, and where its middle is."""
+    system = geo_module("pyproj", "draw maps").CRS.from_user_input(text)
+    operation = system.coordinate_operation
+    if operation is None:
+        return str(system.name)
+    middle = [f"{part.value:g}" for part in operation.params if "of natural origin" in part.name][:2]
+    return f"{operation.method_name} around {', '.join(middle)}" if middle else str(operation.method_name)

@@ -344,6 +344,8 @@ def told(mapper: MapModel) -> list[str]:
             f"richness: {spread.n_draws} joint draws of {spread.n_cells} cells, {spread.widening:.2f} times as wide as "
             f"independent species; carried to the others with an error of {spread.error:.2f} species"
         )
+    if mapper.beyond:
+        lines.append(f"beyond the range of training in every cell looked at: {', '.join(mapper.beyond)}")
     if mapper.area is None:
         lines.append("trust: the model knows no distances; no such layer")
     return lines

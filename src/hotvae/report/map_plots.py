@@ -127,6 +127,8 @@ def plot_raster(
     for line in place.borders:
         axes.plot(*line.T, color=_BORDER, linewidth=0.6, linestyle=(0, (4, 2)), zorder=3)
     for ring in place.land:
+        # On a light line a dark one is seen on any colour.
+        axes.plot(*ring.T, color="white", alpha=0.6, linewidth=1.8 if is_large else 1.0, zorder=3)
         axes.plot(*ring.T, color=_COAST, linewidth=0.7 if is_large else 0.4, zorder=3)
     axes.set_xlim(west, east)
     axes.set_ylim(south, north)
