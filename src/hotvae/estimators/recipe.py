@@ -49,6 +49,8 @@ _TO_THE_END = 1.7
 _LEAST_SHARE = 0.03
 # Rows up to which a table is small: everything is compared on all folds.
 _FEW_ROWS = 4_000
+# Columns, such as words, beyond which networks are costly: fewer of them are tried, in larger batches.
+_MANY_COLUMNS = 8_000
 # Multiply-adds a second of one ordinary core in a perceptron; turns seconds into work that can be counted.
 _SPEED = 8e9
 
@@ -132,11 +134,14 @@ def plan_for(n_rows: int, n_features: int, n_labels: int, effort: Effort | float
     n_folds, n_seeds = ((5, 2), (4, 2), (3, 2), (2, 1))[size]
     if 1_500 < n_rows <= _FEW_ROWS:  # as many rows as make up for a fold less
         batch_size, learning_rate, n_folds = 128, 2e-3, 4
+    n_candidates = 4
+    if n_features > _MANY_COLUMNS:  # a step costs as much as there are weights, however few rows it sees
+        batch_size, n_candidates, n_seeds = 2 * batch_size, 2, 1
     if effort == "quick":
         return Plan(2 if size else 3, 100, 1, 1, 1, 1, 0.25, 20, batch_size, learning_rate)
     n_networks, n_race_folds = (1, 1) if size else (2, n_folds)
     if effort == "normal":
-        return Plan(n_folds, 200, 4, n_networks, n_race_folds, n_seeds, 0.5, 30, batch_size, learning_rate)
+        return Plan(n_folds, 200, n_candidates, n_networks, n_race_folds, n_seeds, 0.5, 30, batch_size, learning_rate)
     n_race_folds = 1 if size else n_folds + 1
     return Plan(n_folds + 1, 400, 8, 3, n_race_folds, n_seeds + 2, 1.0, 60, batch_size, learning_rate)
 
@@ -256,9 +261,9 @@ def candidates_for(plan: Facts, work: Plan) -> list[Candidate]:
 
     if plan.is_bag:
         networks = [
+            network("values", (512, 512), 0.5),
             network("values", (1024,), 0.6),
             network("values", (1024,), 0.8),
-            network("values", (512, 512), 0.5),
         ]
     else:
         networks = [network("scaled", (512, 512), 0.3)]
