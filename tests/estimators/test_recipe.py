@@ -66,6 +66,16 @@ def test_plan_for__seconds__the_most_thorough_plan_that_fits():
     assert plan_for(2000, 20, 50, 0.001) == by_name["quick"]
 
 
+def test_plan_for__many_words__fewer_networks_in_larger_batches():
+    few, many = (plan_for(7_000, n, 90, "normal") for n in (2_000, 20_000))
+    assert (many.n_candidates, many.n_seeds) == (2, 1)
+    assert many.batch_size == 2 * few.batch_size
+    assert {c.settings.get("widths") for c in candidates_for(Facts(7_000, 20_000, 90, True), many)} >= {
+        (512, 512),
+        (1024,),
+    }
+
+
 @pytest.mark.parametrize("effort", ["lazy", 0, -3.0])
 def test_plan_for__effort_that_is_none__refused(effort):
     with pytest.raises(ConfigError, match="effort must"):
