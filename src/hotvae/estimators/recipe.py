@@ -49,6 +49,8 @@ _TO_THE_END = 1.7
 _LEAST_SHARE = 0.03
 # Rows up to which a table is small: everything is compared on all folds.
 _FEW_ROWS = 4_000
+# Cells (rows × labels) up to which messages between labels are trained for long.
+_LARGE_TABLE = 5_000_000
 # Columns, such as words, beyond which networks are costly: fewer of them are tried, in larger batches.
 _MANY_COLUMNS = 8_000
 # Multiply-adds a second of one ordinary core in a perceptron; turns seconds into work that can be counted.
@@ -134,6 +136,9 @@ def plan_for(n_rows: int, n_features: int, n_labels: int, effort: Effort | float
     n_folds, n_seeds = ((5, 2), (4, 2), (3, 2), (2, 1))[size]
     if 1_500 < n_rows <= _FEW_ROWS:  # as many rows as make up for a fold less
         batch_size, learning_rate, n_folds = 128, 2e-3, 4
+    # Where rows are few, messages that are trained for longer learn them by heart; edges that turn with the features
+    # want both rows and time.
+    law_effort = 2.0 if size and n_rows * n_labels <= _LARGE_TABLE else 0.5
     n_candidates = 4
     if n_features > _MANY_COLUMNS:  # a step costs as much as there are weights, however few rows it sees
         batch_size, n_candidates, n_seeds = 2 * batch_size, 2, 1
@@ -141,9 +146,11 @@ def plan_for(n_rows: int, n_features: int, n_labels: int, effort: Effort | float
         return Plan(2 if size else 3, 100, 1, 1, 1, 1, 0.25, 20, batch_size, learning_rate)
     n_networks, n_race_folds = (1, 1) if size else (2, n_folds)
     if effort == "normal":
-        return Plan(n_folds, 200, n_candidates, n_networks, n_race_folds, n_seeds, 0.5, 30, batch_size, learning_rate)
+        return Plan(
+            n_folds, 200, n_candidates, n_networks, n_race_folds, n_seeds, law_effort, 30, batch_size, learning_rate
+        )
     n_race_folds = 1 if size else n_folds + 1
-    return Plan(n_folds + 1, 400, 8, 3, n_race_folds, n_seeds + 2, 1.0, 60, batch_size, learning_rate)
+    return Plan(n_folds + 1, 400, 8, 3, n_race_folds, n_seeds + 2, 2 * law_effort, 60, batch_size, learning_rate)
 
 
 def expected_seconds(plan: Plan, n_rows: int, n_features: int, n_labels: int) -> float:
