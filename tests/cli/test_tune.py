@@ -29,7 +29,7 @@ def test_tune__on_a_table__writes_settings_and_the_command_it_prints_trains_with
         "--trials",
         "3",
         "--budget",
-        "10m",
+        "1h",
         "--seed",
         "4",
         "--out",

@@ -113,7 +113,7 @@ def test_tune__trials_that_fail__leave_the_others_alone_and_say_why(task, table,
         "MLkNN.fit = refuse\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    found = tune(task, tmp_path / "j", budget=120, n_trials=53)
+    found = tune(task, tmp_path / "j", budget=3600, n_trials=53)
     assert (found.n_complete, found.n_failed) == (3, 50)
     assert found.last_error == long
 
@@ -122,7 +122,7 @@ def test_tune__trials_that_fail__leave_the_others_alone_and_say_why(task, table,
 @pytest.mark.skipif(os.name != "posix", reason="asks for the processes of a group")
 def test_tune__ended_by_sigterm__its_worker_ends_with_it(table, tmp_path):
     roles = ["--labels", "sp_*", "--id-column", "site", "--set", "max_epochs=100000", "--set", "patience=0"]
-    said = end_with_workers(["tune", str(table), *roles, "--budget", "5m", "--out", "best.toml"], tmp_path)
+    said = end_with_workers(["tune", str(table), *roles, "--budget", "1h", "--out", "best.toml"], tmp_path)
     assert "interrupted; the same command goes on from best.journal" in said
 
 
