@@ -157,7 +157,8 @@ def paragraph(found):
         f"{table['species']} species in {table['cpu_seconds']:.0f} CPU seconds, {found['ratio_of_cpu']:.1f} times what "
         f"DuckDB needs to count the same filtered rows ({cpu:.0f} s). By the clock it was {table['seconds']:.0f} s, "
         f"beside {counts[0]['seconds']:.0f} s for a count before it and {counts[1]['seconds']:.0f} s for one after it: "
-        f"the clock also counts what other programs took. It held {found['peak_bytes'] / 1e9:.2f} GB at most. Ended by SIGKILL and started again, it did not read the "
+        f"the clock also counts what other programs took. It held {found['peak_bytes'] / 1e9:.2f} GB at most. "
+        f"Ended by SIGKILL and started again, it did not read the "
         f"first {found['resumed']['first_byte_read'] / 1e9:.1f} GB a second time, and the table was "
         f"{'the same to the byte' if found['same_bytes_after_the_kill'] else 'another one'}."
     )
