@@ -2,6 +2,7 @@
 
     python -m paper.speed.ebird --gigabytes 10
     python -m paper.speed.ebird --gigabytes 1
+    python -m paper.speed.ebird --render
 
 A virtual pair of files in the layout of eBird's is written (``hotvae.geo.ebird_example``; 100 species). Then, each in a
 process of its own with the same threads: DuckDB counts the observations that pass the filters of best practice, which
@@ -20,6 +21,7 @@ import multiprocessing
 import re
 import signal
 import tempfile
+import textwrap
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -144,6 +146,32 @@ def measure(folder, gigabytes, seed, threads, piece_bytes):
     }
 
 
+def paragraph(found):
+    """Say in words what was measured, for docs/field_data.md."""
+    table, counts = found["table"], (found["count_before"], found["count_after"])
+    cpu = sum(each["cpu_seconds"] for each in counts) / 2
+    text = (
+        f"Measured (`{found['command']}`, {found['date'][:10]}, {found['machine']['cores']} cores): "
+        f"{found['text_bytes'] / 1e9:.1f} GB of virtual text, {found['observations']:,} observations on "
+        f"{found['lines_of_checklists']:,} lines of checklists, became {table['checklists']:,} checklists × "
+        f"{table['species']} species in {table['cpu_seconds']:.0f} CPU seconds, {found['ratio_of_cpu']:.1f} times what "
+        f"DuckDB needs to count the same filtered rows ({cpu:.0f} s). By the clock it was {table['seconds']:.0f} s, "
+        f"beside {counts[0]['seconds']:.0f} s for a count before it and {counts[1]['seconds']:.0f} s for one after it: "
+        f"the clock also counts what other programs took. It held {found['peak_bytes'] / 1e9:.2f} GB at most. "
+        f"Ended by SIGKILL and started again, it did not read the "
+        f"first {found['resumed']['first_byte_read'] / 1e9:.1f} GB a second time, and the table was "
+        f"{'the same to the byte' if found['same_bytes_after_the_kill'] else 'another one'}."
+    )
+    return textwrap.fill(text, 120, break_on_hyphens=False, break_long_words=False)
+
+
+def render(found, page):
+    """Put the paragraph into the page, between its marks."""
+    begin, end = "<!-- ebird benchmark: begin -->", "<!-- ebird benchmark: end -->"
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    write_text(page, f"{before}{begin}\n\n{paragraph(found)}\n\n{end}{rest.partition(end)[2]}")
+
+
 def main(argv=None):
     """Measure and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -154,7 +182,14 @@ def main(argv=None):
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=None, help="folder of the results")
+    parser.add_argument("--render", action="store_true", help="only write the stored result into docs/field_data.md")
     options = parser.parse_args(argv)
+    if options.render:
+        from paper import RESULTS
+
+        found = json.loads(((options.out or RESULTS) / "ebird.json").read_text(encoding="utf-8"))
+        render(found, Path(__file__).parents[2] / "docs" / "field_data.md")
+        return
     piece = int((options.piece_megabytes or min(1024.0, options.gigabytes * 250)) * 1e6)
     with tempfile.TemporaryDirectory() as name:
         found = measure(Path(name), options.gigabytes, options.seed, options.threads, piece)

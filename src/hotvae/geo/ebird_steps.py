@@ -94,10 +94,11 @@ class Stages:
             self.progress(name, 0, None)
             self.copy(query, self.file(name))
 
-    def copy(self, query: str, target: Path) -> None:
+    def copy(self, query: str, target: Path, rows_in_a_group: int = 122_880) -> None:
         """Write the answer to a file, whole or not at all."""
         part = target.with_suffix(".part")
-        self.sql(f"COPY ({query}) TO {quoted(str(part))} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)")
+        how = f"FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {rows_in_a_group}"
+        self.sql(f"COPY ({query}) TO {quoted(str(part))} ({how})")
         part.replace(target)
 
     # Reading ----------------------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ class Stages:
 
     def _read_piece(self, file: TextFile, query: str, target: Path, reader: PieceReader, start: int) -> None:
         try:
-            self.copy(query, target)
+            self.copy(query, target, rows_in_a_group=500_000)  # fewer dictionaries of names
         except self.duckdb.Error as error:
             if isinstance(error, self.duckdb.OutOfMemoryException | self.duckdb.IOException):
                 raise

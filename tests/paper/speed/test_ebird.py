@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from paper import RESULTS
 from paper.speed import ebird
+
+PAGE = RESULTS.parents[1] / "docs" / "field_data.md"
 
 
 @pytest.mark.slow
@@ -20,3 +23,14 @@ def test_main__few_megabytes__measures_both_and_goes_on_after_a_kill(tmp_path, c
     assert found["peak_bytes"] > 0
     assert {"command", "date", "seed", "versions", "machine"} <= set(found)
     assert "ratio: " in capsys.readouterr().out
+
+
+def test_page__stored_result__is_what_it_says(tmp_path):
+    found = json.loads((RESULTS / "ebird.json").read_text())
+    assert ebird.paragraph(found) in PAGE.read_text()
+    assert found["same_count"]
+    assert found["same_bytes_after_the_kill"]
+    copy = tmp_path / "page.md"
+    copy.write_text(PAGE.read_text())
+    ebird.render(found, copy)
+    assert copy.read_text() == PAGE.read_text()
