@@ -6,7 +6,7 @@ BIN := .venv/bin
 # uv does not read pip's settings: hand it the folder pip has been told to look for wheels in.
 UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}" $(BIN)/uv
 
-.PHONY: demo test quick check lint types layers examples bench reproduce clean
+.PHONY: demo test quick check lint types layers examples bench bench-maps reproduce clean
 
 demo: .venv/.installed
 	$(BIN)/hotvae demo --out hotvae-demo
@@ -38,6 +38,10 @@ examples: .venv/.installed-test
 # numbers worse.
 bench: .venv/.installed
 	$(BIN)/python -m paper.speed.steps
+
+# 20 million cells x 100 species mapped with one thread, beside a random forest: hours, 12 GB of disk for a while.
+bench-maps: .venv/.installed-test
+	$(BIN)/python -m paper.speed.maps
 
 # The paper's own model, its grid searched, beside the printed numbers: docs/paper.md. Hours; it goes on where it was stopped.
 reproduce: .venv/.installed-test
