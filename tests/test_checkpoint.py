@@ -18,12 +18,14 @@ from hotvae.checkpoint import (
     CONFIG_FILE,
     FORMAT,
     FORMAT_VERSION,
+    MANIFEST_FILE,
     WEIGHTS_FILE,
     check_replaceable,
     json_ready,
     load_folder,
     read_tensors,
     save_folder,
+    seal,
     write_tensors,
     write_text,
 )
@@ -71,6 +73,7 @@ def model(tmp_path):
 def edit_config(folder, **changes):
     config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
     (folder / CONFIG_FILE).write_text(json.dumps(config | changes), encoding="utf-8")
+    seal(folder)
 
 
 # Tensor files ---------------------------------------------------------------------------------------------
@@ -130,35 +133,50 @@ def test_tensor_file__written_twice__holds_the_second(tmp_path):
     assert os.listdir(tmp_path) == ["state"]
 
 
-@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
-@pytest.mark.parametrize("step", ["save_file", "_flush", "replace"])
+# What goes wrong, and what is said of it.
+BROKEN = [(OSError(28, "No space left on device"), ConfigError), (KeyboardInterrupt(), KeyboardInterrupt)]
+
+
+@pytest.mark.parametrize(("error", "said"), BROKEN)
+@pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_tensor_file__write_breaks_at_any_step__old_file_whole_and_nothing_left_over(
-    tmp_path, monkeypatch, step, error
+    tmp_path, monkeypatch, step, error, said
 ):
     path = tmp_path / "state"
     write_tensors(path, {"a": torch.ones(2)}, "old")
     before = path.read_bytes()
-    monkeypatch.setattr(checkpoint.os if step == "replace" else checkpoint, step, raising(error))
-    with pytest.raises(type(error)):
+    monkeypatch.setattr(checkpoint.os, step, raising(error))
+    with pytest.raises(said, match="No space left" if said is ConfigError else None):
         write_tensors(path, {"a": torch.zeros(2)}, "new")
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["state"]
 
 
-def test_tensor_file__half_written_by_save__old_file_whole(tmp_path, monkeypatch):
-    path = tmp_path / "state"
-    write_tensors(path, {"a": torch.ones(2)}, "old")
+@settings(max_examples=60)
+@given(position=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_read_tensors__any_flipped_bit__found_or_without_meaning(tmp_path_factory, position, bit):
+    path = tmp_path_factory.mktemp("flip") / "state"
+    write_tensors(path, {"a": torch.arange(4.0), "b": torch.ones(2)}, {"records": [{"bce": 0.5}], "step": 3})
+    content = bytearray(path.read_bytes())
+    content[position % len(content)] ^= 1 << bit
+    path.write_bytes(content)
+    try:
+        tensors, metadata = read_tensors(path)
+    except ModelError:
+        return
+    assert metadata == {"records": [{"bce": 0.5}], "step": 3}
+    assert {name: tensor.tolist() for name, tensor in tensors.items()} == {"a": [0, 1, 2, 3], "b": [1, 1]}
 
-    def half(tensors, target, metadata):
-        save_file(tensors, target, metadata)
-        os.truncate(target, 20)
-        raise OSError("disk full")
 
-    monkeypatch.setattr(checkpoint, "save_file", half)
-    with pytest.raises(OSError, match="disk full"):
-        write_tensors(path, {"a": torch.zeros(2)}, "new")
-    assert read_tensors(path)[1] == "old"
-    assert os.listdir(tmp_path) == ["state"]
+@pytest.mark.parametrize("change", ["tensor", "metadata"])
+def test_read_tensors__other_content_under_the_old_checksum__says_so(tmp_path, change):
+    write_tensors(tmp_path / "state", {"a": torch.zeros(2)}, {"step": 3})
+    content = (tmp_path / "state").read_bytes()
+    old, new = (b"\x00" * 8, b"\x00" * 7 + b"\x01") if change == "tensor" else (b'step\\": 3', b'step\\": 4')
+    at = content.rindex(old)
+    (tmp_path / "state").write_bytes(content[:at] + new + content[at + len(old) :])
+    with pytest.raises(ModelError, match="does not match its checksum"):
+        read_tensors(tmp_path / "state")
 
 
 def test_tensor_file__metadata_that_is_not_json__nothing_written(tmp_path):
@@ -195,12 +213,11 @@ def test_read_tensors__another_kind_of_file__says_so(tmp_path):
         read_tensors(tmp_path / "state")
 
 
-def test_read_tensors__foreign_metadata__says_so_or_is_none(tmp_path):
-    save_file({"a": torch.ones(1)}, tmp_path / "bare")
-    assert read_tensors(tmp_path / "bare")[1] is None
-    save_file({"a": torch.ones(1)}, tmp_path / "torn", metadata={"json": "{"})
+@pytest.mark.parametrize("metadata", [None, {"json": "{"}, {"json": "null"}])
+def test_read_tensors__without_a_checksum__says_so(tmp_path, metadata):
+    save_file({"a": torch.ones(1)}, tmp_path / "foreign", metadata=metadata)
     with pytest.raises(ModelError, match="tensor file must be readable"):
-        read_tensors(tmp_path / "torn")
+        read_tensors(tmp_path / "foreign")
 
 
 # Model folders: writing -----------------------------------------------------------------------------------
@@ -225,8 +242,8 @@ def test_save_folder__then_load__same_settings_and_bits(tmp_path):
     assert all(same_bits(tensors[name], content[name]) for name in content)
 
 
-def test_save_folder__new__two_files_and_nothing_beside(model):
-    assert sorted(os.listdir(model)) == [CONFIG_FILE, WEIGHTS_FILE]
+def test_save_folder__new__three_files_and_nothing_beside(model):
+    assert sorted(os.listdir(model)) == [CONFIG_FILE, MANIFEST_FILE, WEIGHTS_FILE]
     assert os.listdir(model.parent) == ["model"]
 
 
@@ -246,12 +263,30 @@ def test_save_folder__over_an_empty_folder__accepted(tmp_path):
     assert os.listdir(tmp_path) == ["model"]
 
 
-@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
-@pytest.mark.parametrize("step", ["save_file", "_flush", "_digest"])
-def test_save_folder__writing_breaks__old_model_whole_and_nothing_left_over(model, monkeypatch, step, error):
+@pytest.mark.parametrize(("error", "said"), BROKEN)
+@pytest.mark.parametrize("exchange", [True, False])
+@pytest.mark.parametrize(("step", "n_before"), [("fsync", n) for n in range(3)] + [("replace", n) for n in range(5)])
+def test_save_folder__breaks_at_any_step__old_model_whole_and_nothing_left_over(
+    model, monkeypatch, exchange, step, n_before, error, said
+):
+    """Three files are written and moved within the new folder; without an exchange two more moves put it in place."""
     before = everything_in(model.parent)
-    monkeypatch.setattr(checkpoint, step, raising(error))
-    with pytest.raises(type(error)):
+    real, calls = getattr(os, step), []
+
+    def break_once(*arguments):
+        calls.append(arguments)
+        if len(calls) == n_before + 1:
+            raise error
+        return real(*arguments)
+
+    if not exchange:
+        monkeypatch.setattr(checkpoint, "_exchanged", lambda one, other: False)
+    monkeypatch.setattr(checkpoint.os, step, break_once)
+    if exchange and n_before >= 3:
+        save_folder(model, {"kind": "second"}, {"other": torch.zeros(1)})
+        assert len(calls) == 3
+        return
+    with pytest.raises(said):
         save_folder(model, {"kind": "second"}, {"other": torch.zeros(1)})
     monkeypatch.undo()
     assert everything_in(model.parent) == before
@@ -259,24 +294,59 @@ def test_save_folder__writing_breaks__old_model_whole_and_nothing_left_over(mode
     assert load_folder(model)[0]["kind"] == "demo"
 
 
-@pytest.mark.parametrize("n_moves", [0, 1, 2])
-def test_save_folder__a_move_breaks__old_model_back_in_its_place(model, monkeypatch, n_moves):
-    """Moves of a replacement: the weights within the new folder, the old folder aside, the new one in."""
-    before = everything_in(model.parent)
-    moves = []
+@pytest.mark.parametrize("exchange", [True, False])
+def test_save_folder__killed_after_any_step__old_or_new_model_is_there(model, monkeypatch, exchange):
+    """What a kill would leave is what is there after each step."""
+    found, real = [], os.replace
 
-    def replace(source, target):
-        moves.append((source, target))
-        if len(moves) == n_moves + 1:
-            raise OSError("no such luck")
-        rename(source, target)
+    def look(*arguments):
+        real(*arguments)
+        found.append(load_folder(model)[0]["kind"])
 
-    rename = os.replace
-    monkeypatch.setattr(checkpoint.os, "replace", replace)
-    with pytest.raises(OSError, match="no such luck"):
-        save_folder(model, {"kind": "second"}, {"other": torch.zeros(1)})
-    assert everything_in(model.parent) == before
+    if not exchange:
+        monkeypatch.setattr(checkpoint, "_exchanged", lambda one, other: False)
+    monkeypatch.setattr(checkpoint.os, "replace", look)
+    save_folder(model, {"kind": "second"}, {"other": torch.zeros(1)})
+    assert found == ["demo"] * 3 if exchange else ["demo"] * 4 + ["second"]
     assert os.listdir(model.parent) == ["model"]
+
+
+def test_save_folder__where_a_kill_left_the_old_model_aside__new_model_alone(model):
+    model.rename(model.with_name(".model.old"))
+    assert load_folder(model)[0]["kind"] == "demo"
+    save_folder(model, {"kind": "second"}, {})
+    assert load_folder(model)[0]["kind"] == "second"
+    assert os.listdir(model.parent) == ["model"]
+
+
+def test_save_folder__through_a_link__replaces_what_it_leads_to(model):
+    link = model.with_name("latest")
+    link.symlink_to(model)
+    save_folder(link, {"kind": "second"}, {})
+    assert link.is_symlink()
+    assert load_folder(model)[0]["kind"] == load_folder(link)[0]["kind"] == "second"
+
+
+def test_save_folder__through_a_link_to_itself__says_so(tmp_path):
+    (tmp_path / "model").symlink_to(tmp_path / "model")
+    with pytest.raises(ModelError, match="must not be a link to itself"):
+        save_folder(tmp_path / "model", {"kind": "demo"}, {})
+
+
+@pytest.mark.parametrize("read_first", [MANIFEST_FILE, CONFIG_FILE])
+def test_load_folder__replaced_while_it_is_read__one_model_not_half_of_each(model, monkeypatch, read_first):
+    real, done = checkpoint._read, []
+
+    def replaced_after(path):
+        content = real(path)
+        if path.name == read_first and not done:
+            done.append(True)
+            save_folder(model, {"kind": "second"}, {"weight": torch.zeros(1)})
+        return content
+
+    monkeypatch.setattr(checkpoint, "_read", replaced_after)
+    config, tensors = load_folder(model)
+    assert (config["kind"], tensors["weight"].tolist()) == ("second", [0])
 
 
 def test_save_folder__settings_that_are_not_json__nothing_left_over(tmp_path):
@@ -385,13 +455,13 @@ def test_load_folder__any_flipped_bit_of_the_weights__found(tmp_path_factory, po
 def test_load_folder__weights_of_another_model__says_so(model, tmp_path):
     save_folder(tmp_path / "other", {"kind": "demo"}, {"weight": torch.zeros(2, 3)})
     (tmp_path / "other" / WEIGHTS_FILE).replace(model / WEIGHTS_FILE)
-    with pytest.raises(ModelError, match="damaged or from another model"):
+    with pytest.raises(ModelError, match="damaged, edited or from another model"):
         load_folder(model)
 
 
 def test_load_folder__weights_damaged_before_the_checksum__says_so(model):
     (model / WEIGHTS_FILE).write_bytes(b"not tensors")
-    edit_config(model, weights_sha256=checkpoint._digest(model / WEIGHTS_FILE))
+    seal(model)
     with pytest.raises(ModelError, match="tensor file must be readable"):
         load_folder(model)
 
@@ -399,12 +469,14 @@ def test_load_folder__weights_damaged_before_the_checksum__says_so(model):
 @pytest.mark.parametrize("text", ["", "{", "]]]", '{"format": "hotvae-model"', "\ufeff{}"])
 def test_load_folder__config_is_no_json__says_so(model, text):
     (model / CONFIG_FILE).write_text(text, encoding="utf-8")
+    seal(model)
     with pytest.raises(ModelError, match=r"config\.json must be whole JSON; got .*damaged"):
         load_folder(model)
 
 
 def test_load_folder__config_is_not_utf8__says_so(model):
     (model / CONFIG_FILE).write_bytes('{"label": "Böhm"}'.encode("latin-1"))
+    seal(model)
     with pytest.raises(ModelError, match=r"config\.json must be whole JSON; got 'utf-8' codec"):
         load_folder(model)
 
@@ -412,6 +484,7 @@ def test_load_folder__config_is_not_utf8__says_so(model):
 @pytest.mark.parametrize(("text", "kind"), [("[1, 2]", "list"), ("3", "int"), ('"a"', "str"), ("null", "NoneType")])
 def test_load_folder__config_is_no_object__says_so(model, text, kind):
     (model / CONFIG_FILE).write_text(text)
+    seal(model)
     with pytest.raises(ModelError, match=rf"config\.json must hold a JSON object; got {kind}"):
         load_folder(model)
 
@@ -456,10 +529,39 @@ def test_save_folder__over_a_model_of_an_older_format__replaces_it(model):
     assert load_folder(model)[0]["kind"] == "new"
 
 
-def test_load_folder__no_checksum__says_so(model):
-    edit_config(model, weights_sha256=None)
+@pytest.mark.parametrize("content", ["{}", '{"files": []}', '{"files": {"config.json": 1}}'])
+def test_load_folder__no_checksum__says_so(model, content):
+    (model / MANIFEST_FILE).write_text(content)
     with pytest.raises(ModelError, match="must match its checksum"):
         load_folder(model)
+
+
+def test_load_folder__no_manifest__says_so(model):
+    (model / MANIFEST_FILE).unlink()
+    with pytest.raises(ModelError, match=r"must hold manifest\.json; got none .*train again"):
+        load_folder(model)
+
+
+def test_load_folder__older_format_without_a_manifest__says_how_to_train_anew(model):
+    edit_config(model, format_version=2)
+    (model / MANIFEST_FILE).unlink()
+    with pytest.raises(ModelError, match=r"wrote before every file had a checksum .*Train it anew"):
+        load_folder(model)
+
+
+@given(position=st.integers(0, 10**6), bit=st.integers(0, 7), name=st.sampled_from([CONFIG_FILE, MANIFEST_FILE]))
+def test_load_folder__any_flipped_bit__found_or_without_meaning(tmp_path_factory, position, bit, name):
+    folder = tmp_path_factory.mktemp("flip") / "model"
+    save_folder(folder, {"kind": "demo", "thresholds": {"macro_f1": 0.25}}, {"weight": torch.arange(6.0)})
+    whole = load_folder(folder)[0]
+    content = bytearray((folder / name).read_bytes())
+    content[position % len(content)] ^= 1 << bit
+    (folder / name).write_bytes(content)
+    try:
+        assert load_folder(folder)[0] == whole
+        assert name == MANIFEST_FILE  # a blank between two words of it
+    except ModelError:
+        pass
 
 
 def test_load_folder__whole_or_pickled__nothing_is_ever_unpickled(model, monkeypatch):
@@ -468,7 +570,7 @@ def test_load_folder__whole_or_pickled__nothing_is_ever_unpickled(model, monkeyp
     monkeypatch.setattr(torch, "load", raising(AssertionError("torch.load")))
     assert load_folder(model)[1]["weight"].tolist() == [[0, 1, 2], [3, 4, 5]]
     (model / WEIGHTS_FILE).write_bytes(pickle.dumps({"weight": [1]}))
-    edit_config(model, weights_sha256=checkpoint._digest(model / WEIGHTS_FILE))
+    seal(model)
     with pytest.raises(ModelError, match="tensor file must be readable"):
         load_folder(model)
 

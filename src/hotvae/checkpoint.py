@@ -1,12 +1,14 @@
 """Files that survive: text and tensors in atomic files, and models as folders.
 
-A model is a folder of two files, ``config.json`` and ``weights.safetensors``. Neither can run code when it is read:
-nothing is ever unpickled. Every file is written beside its place and moved there in one step, so a crash leaves
-either the old model or the new one.
+A model is a folder of ``config.json``, ``weights.safetensors`` and ``manifest.json``, which has a digest of the other
+two. None can run code when it is read: nothing is ever unpickled. A folder is written beside its place and put there in
+one step, so that a crash leaves either the old model or the new one; it is read into memory and checked as a whole, so
+that nobody gets half of each.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import math
@@ -19,16 +21,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as tensors_of_bytes
+from safetensors.torch import save as bytes_of_tensors
 from torch import Tensor
 
 from hotvae.errors import ConfigError, ModelError, listed
 
 FORMAT = "hotvae-model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "weights.safetensors"
+MANIFEST_FILE = "manifest.json"
+
+# A folder that is replaced while it is read is read again, at most so often.
+_READS = 20
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -59,10 +67,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         partial.chmod(0o644)
         os.replace(partial, target)
     except OSError as error:
-        raise ConfigError(
-            f"path must be a place one can write to; got {str(target)!r} ({error.strerror or error}). "
-            "Choose another folder."
-        ) from error
+        raise _unwritable(target, error) from error
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
@@ -103,22 +108,26 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], m
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    # safetensors refuses tensors that share memory or are not contiguous.
+    owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    text = json.dumps(metadata)
+    content = bytes_of_tensors(owned, metadata={"json": text, "sha256": _digest_of_tensors(owned, text)})
     try:
-        temporary.touch(exist_ok=False)
-        usual_mode = temporary.stat().st_mode
-        # safetensors refuses tensors that share memory or are not contiguous.
-        owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-        save_file(owned, temporary, metadata={"json": json.dumps(metadata)})
-        temporary.chmod(usual_mode)  # save_file lets the owner alone read; a model is made to be shared
-        _flush(temporary)
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise _unwritable(path, error) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], Any]:
-    """Read what :func:`write_tensors` wrote.
+    """Read what :func:`write_tensors` wrote, and check that it is what was written.
 
     Parameters
     ----------
@@ -133,18 +142,54 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], Any]:
     Raises
     ------
     ModelError
-        When the file is missing, truncated or of another kind.
+        When the file is missing, damaged or of another kind.
     """
     try:
-        with safe_open(os.fspath(path), framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a dict
-            metadata = json.loads((file.metadata() or {}).get("json", "null"))
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        raise ModelError(
-            f"tensor file must be readable; got {os.fspath(path)} ({error}). "
-            "It is missing or damaged: use a copy, or train again."
-        ) from error
-    return tensors, metadata
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error.strerror or error) from error
+    tensors, notes = _tensors_and_notes(content, path)
+    text = notes.get("json", "")
+    if notes.get("sha256") != _digest_of_tensors(tensors, text):
+        raise _unreadable(path, "its content does not match its checksum")
+    try:
+        return tensors, json.loads(text)
+    except ValueError as error:
+        raise _unreadable(path, error) from error
+
+
+def _tensors_and_notes(content: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        tensors = tensors_of_bytes(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
+        raise _unreadable(path, error) from error
+    return tensors, header.get("__metadata__", {})
+
+
+def _digest_of_tensors(tensors: Mapping[str, Tensor], text: str) -> str:
+    """Digest of the names, kinds, shapes and bytes of tensors, and of the text beside them."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        raw: Any = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+        digest.update(raw)
+    return digest.hexdigest()
+
+
+def _unreadable(path: str | os.PathLike[str], reason: object) -> ModelError:
+    return ModelError(
+        f"tensor file must be readable; got {os.fspath(path)} ({reason}). "
+        "It is missing or damaged: use a copy, or train again."
+    )
+
+
+def _unwritable(path: str | os.PathLike[str], error: OSError) -> ConfigError:
+    return ConfigError(
+        f"path must be a place one can write to; got {os.fspath(path)!r} ({error.strerror or error}). "
+        "Make room there, or choose another folder."
+    )
 
 
 def save_folder(path: str | os.PathLike[str], config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -173,38 +218,74 @@ def save_folder(path: str | os.PathLike[str], config: Mapping[str, Any], tensors
     >>> config["kind"], tensors["a"]
     ('demo', tensor([1., 1.]))
     """
-    path = Path(path)
+    path = real_folder(path)
     check_replaceable(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    temporary: Path | None = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
         write_tensors(temporary / WEIGHTS_FILE, tensors, None)
-        header = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "weights_sha256": _digest(temporary / WEIGHTS_FILE),
-        }
-        text = json.dumps({**header, **config}, indent=1, ensure_ascii=False)
-        (temporary / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
-        _flush(temporary / CONFIG_FILE)
+        header = {"format": FORMAT, "format_version": FORMAT_VERSION}
+        write_text(temporary / CONFIG_FILE, json.dumps({**header, **config}, indent=1, ensure_ascii=False) + "\n")
+        seal(temporary)
         temporary.chmod(0o755)
-        if path.exists():
-            retired = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
-            try:
-                os.replace(path, retired)
-                os.replace(temporary, path)
-            except BaseException:
-                if path.exists():
-                    retired.rmdir()
-                else:
-                    os.replace(retired, path)
-                raise
-            shutil.rmtree(retired, ignore_errors=True)
-        else:
-            os.replace(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+        _put_in_place(temporary, path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def seal(folder: str | os.PathLike[str]) -> None:
+    """Write the manifest of a model folder: the digest of each file as it is now.
+
+    Parameters
+    ----------
+    folder : path
+        With ``config.json`` and ``weights.safetensors``.
+    """
+    digests = {name: _digest((Path(folder) / name).read_bytes()) for name in (CONFIG_FILE, WEIGHTS_FILE)}
+    write_text(Path(folder) / MANIFEST_FILE, json.dumps({"files": digests}, indent=1) + "\n")
+
+
+def real_folder(path: str | os.PathLike[str]) -> Path:
+    """Follow links to where a model is, or will be; a link that leads nowhere is refused."""
+    real = Path(os.path.realpath(path))
+    if real.is_symlink():
+        raise ModelError(f"model folder must not be a link to itself; got {os.fspath(path)}. Remove the link.")
+    return real
+
+
+def _put_in_place(new: Path, path: Path) -> None:
+    """Move a whole folder to a path that may have an older one; what is left at ``new`` may be removed."""
+    if not path.exists():
+        os.replace(new, path)
+    elif not _exchanged(new, path):
+        # Not at once, then; loading knows where to look in the meantime.
+        retired = _retired(path)
+        shutil.rmtree(retired, ignore_errors=True)
+        os.replace(path, retired)
+        try:
+            os.replace(new, path)
+        except BaseException:
+            os.replace(retired, path)
+            raise
+    shutil.rmtree(_retired(path), ignore_errors=True)
+
+
+def _retired(path: Path) -> Path:
+    """Where an older model waits while the newer one is put in its place."""
+    return path.with_name(f".{path.name}.old")
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step; False where the system or the disk cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if os.name == "posix" else None
+    at_working_folder, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    return rename is not None and not rename(
+        at_working_folder, os.fsencode(one.absolute()), at_working_folder, os.fsencode(other.absolute()), exchange
+    )
 
 
 def check_replaceable(path: str | os.PathLike[str]) -> None:
@@ -219,7 +300,7 @@ def check_replaceable(path: str | os.PathLike[str]) -> None:
     if not path.exists():
         return
     found = [path.name] if path.is_file() else sorted(entry.name for entry in path.iterdir())
-    if found and not (path.is_dir() and set(found) <= {CONFIG_FILE, WEIGHTS_FILE} and _is_ours(path)):
+    if found and not (path.is_dir() and set(found) <= {CONFIG_FILE, WEIGHTS_FILE, MANIFEST_FILE} and _is_ours(path)):
         raise ModelError(
             f"model folder must be new, empty or a hotvae model; got {path} with {listed(found)}. Choose another path."
         )
@@ -244,9 +325,54 @@ def load_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
         When the folder is missing, foreign, damaged, or written in another format.
     """
     path = Path(path)
+    for _ in range(_READS - 1):
+        folder = path if path.is_dir() or not _retired(path).is_dir() else _retired(path)
+        before = _which(folder)
+        try:
+            return _read_folder(folder)
+        except ModelError:
+            if path.is_dir() and _which(path) == before:  # nobody has replaced it: it is damaged
+                raise
+    return _read_folder(path)
+
+
+def _which(folder: Path) -> tuple[int, int] | None:
+    """Tell a folder from another one of its name."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _read_folder(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read every file once and check it before anything is made of it."""
     if not path.is_dir():
         raise ModelError(f"model folder must exist; got {path}. Check the path, or train a model with `hotvae train`.")
-    config = _read_config(path / CONFIG_FILE)
+    files = {name: _read(path / name) for name in (MANIFEST_FILE, CONFIG_FILE, WEIGHTS_FILE)}
+    manifest, settings, weights = files.values()
+    if settings is None:
+        raise ModelError(
+            f"model folder must hold {CONFIG_FILE}; got none ({path}). Point to a folder made by `hotvae train`."
+        )
+    if manifest is None:
+        _check_format(_parsed(settings, path / CONFIG_FILE), path)  # of an older version, or of another tool
+        raise ModelError(f"model folder must hold {MANIFEST_FILE}; got none ({path}). Restore the file or train again.")
+    if weights is None:
+        raise ModelError(f"model folder must hold {WEIGHTS_FILE}; got none ({path}). Restore the file or train again.")
+    digests = _parsed(manifest, path / MANIFEST_FILE).get("files")
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
+        if not isinstance(digests, dict) or digests.get(name) != _digest(files[name] or b""):
+            raise ModelError(
+                f"{name} must match its checksum in {MANIFEST_FILE}; it does not ({path}). "
+                "A file is damaged, edited or from another model: restore it from a copy, or train again."
+            )
+    config = _parsed(settings, path / CONFIG_FILE)
+    _check_format(config, path)
+    return config, _tensors_and_notes(weights, path / WEIGHTS_FILE)[0]
+
+
+def _check_format(config: Mapping[str, Any], path: Path) -> None:
     if config.get("format") != FORMAT:
         raise ModelError(
             f"model folder must be written by hotvae; got format {config.get('format')!r} ({path / CONFIG_FILE}). "
@@ -259,51 +385,41 @@ def load_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
             f"The model was written by hotvae {config.get('hotvae_version', 'of a later version')}: upgrade hotvae."
         )
     if version < FORMAT_VERSION:
-        command = (config.get("extra") or {}).get("command")
+        extra = config.get("extra")
+        command = extra.get("command") if isinstance(extra, dict) else None
         raise ModelError(
             f"model format must be {FORMAT_VERSION}; got {version}, which hotvae {config.get('hotvae_version', '0.1')} "
-            f"wrote before its parameters were regrouped ({path / CONFIG_FILE}). Train it anew: "
+            f"wrote before every file had a checksum ({path / CONFIG_FILE}). Train it anew: "
             f"{command or 'hotvae train TABLE --out MODEL, as before'}"
         )
-    weights = path / WEIGHTS_FILE
-    if not weights.is_file():
-        raise ModelError(f"model folder must hold {WEIGHTS_FILE}; got none ({path}). Restore the file or train again.")
-    if _digest(weights) != config.get("weights_sha256"):
-        raise ModelError(
-            f"{WEIGHTS_FILE} must match its checksum in {CONFIG_FILE}; it does not ({path}). "
-            "The file is damaged or from another model: restore it from a copy, or train again."
-        )
-    return config, read_tensors(weights)[0]
 
 
 def _is_ours(folder: Path) -> bool:
     try:
-        return bool(_read_config(folder / CONFIG_FILE).get("format") == FORMAT)
+        content = _read(folder / CONFIG_FILE)
+        return content is not None and bool(_parsed(content, folder / CONFIG_FILE).get("format") == FORMAT)
     except (ModelError, OSError):
         return False
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> bytes | None:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        return path.read_bytes()
     except FileNotFoundError:
+        return None
+
+
+def _parsed(content: bytes, path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise ModelError(
-            f"model folder must hold {CONFIG_FILE}; got none ({path.parent}). Point to a folder made by `hotvae train`."
-        ) from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ModelError(
-            f"{CONFIG_FILE} must be whole JSON; got {error} ({path}). The file is damaged: restore it, or train again."
+            f"{path.name} must be whole JSON; got {error} ({path}). The file is damaged: restore it, or train again."
         ) from error
-    if not isinstance(config, dict):
-        raise ModelError(f"{CONFIG_FILE} must hold a JSON object; got {type(config).__name__} ({path}). Train again.")
-    return config
+    if not isinstance(found, dict):
+        raise ModelError(f"{path.name} must hold a JSON object; got {type(found).__name__} ({path}). Train again.")
+    return found
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from hotvae import HotVAENetwork, PlainNetClassifier, Training, load_model, virtual_region
+from hotvae.checkpoint import seal
 from hotvae.config import RECIPES, LossWeights, NetConfig
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError
 from hotvae.metrics import macro_f1, score
@@ -433,6 +434,7 @@ def test_load__config_that_does_not_fit__error_not_a_traceback(fitted, tmp_path,
     config = json.loads(path.read_text())
     del config[broken]
     path.write_text(json.dumps(config))
+    seal(tmp_path / "model")
     with pytest.raises(ModelError, match="model folder must describe a HotVAENetwork"):
         HotVAENetwork.load(tmp_path / "model")
 
@@ -443,7 +445,23 @@ def test_load_model__unknown_kind__error(fitted, tmp_path):
     fitted[0].save(tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "kind": "Oracle"}))
+    seal(tmp_path / "model")
     with pytest.raises(ModelError, match="model must be one of"):
+        load_model(tmp_path / "model")
+
+
+def test_load_model__two_labels_of_one_name__error(fitted, tmp_path):
+    import json
+
+    fitted[0].save(tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    config["label_names"][1] = config["label_names"][0]
+    path.write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=r"config\.json must match its checksum"):
+        load_model(tmp_path / "model")
+    seal(tmp_path / "model")
+    with pytest.raises(ModelError, match="label names must be unique"):
         load_model(tmp_path / "model")
 
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from hotvae import load_model
 from hotvae.baselines.plain import PlainNetClassifier
+from hotvae.checkpoint import seal
 from hotvae.cli import app
 from hotvae.errors import ConfigError, ModelError
 from hotvae.estimators.latent_neighbours import LatentNeighbours
@@ -202,6 +203,7 @@ def test_load__neighbours_noted_but_not_there__is_refused(remembering, tmp_path)
     config = tmp_path / "model" / "config.json"
     notes = json.loads(config.read_text())
     config.write_text(json.dumps(notes | {"neighbours": {"n_neighbours": 5, "share": 0.5, "temperature": 0.1}}))
+    seal(tmp_path / "model")
     with pytest.raises(ModelError, match="places"):
         load_model(tmp_path / "model")
 

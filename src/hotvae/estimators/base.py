@@ -721,7 +721,13 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         -------
         fitted classifier
         """
-        config, tensors = load_folder(path)
+        return cls._from_folder(path, *load_folder(path), **parameters)
+
+    @classmethod
+    def _from_folder(
+        cls, path: str | os.PathLike[str], config: dict[str, Any], tensors: dict[str, Tensor], **parameters: Any
+    ) -> Self:
+        """Make a model of what was read from a folder, which is read once: it may be replaced at any time."""
         if config.get("kind") != cls.__name__:
             raise ModelError(
                 f"model must be a {cls.__name__}; got {config.get('kind')!r} ({path}). Load it with hotvae.load_model."
@@ -741,6 +747,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             classes = config["classes"]
             model.classes_ = np.array(classes["values"], dtype=np.dtype(classes["dtype"]))
             model.n_labels_ = len(model.label_names_)
+            if len(set(config["label_names"])) < model.n_labels_:
+                raise ValueError("label names must be unique")
             model.n_features_in_ = config["n_features_in"]
             if config["feature_names_in"] is not None:
                 model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from hotvae.checkpoint import load_folder
 from hotvae.errors import ConfigError, ModelError, listed
@@ -88,8 +89,19 @@ def load_model(path: str | os.PathLike[str], encoder: nn.Module | None = None) -
     ...
     hotvae.errors.ModelError: model folder must exist; got nowhere. ...
     """
+    return model_of_folder(path, *load_folder(path), encoder)
+
+
+def model_of_folder(
+    path: str | os.PathLike[str],
+    config: dict[str, Any],
+    tensors: dict[str, Tensor],
+    encoder: nn.Module | None = None,
+) -> LabelClassifier:
+    """Make the model that a folder describes, of what was read from it at once."""
     kinds = {place.partition(":")[2]: name for name, place in CLASSIFIERS.items()}
-    kind = load_folder(path)[0].get("kind")
+    kind = config.get("kind")
     if kind not in kinds:
         raise ModelError(f"model must be one of {listed(kinds)}; got {kind!r} ({path}). Upgrade hotvae.")
-    return find_classifier(kinds[kind]).load(path, **({} if encoder is None else {"encoder": encoder}))
+    own = {} if encoder is None else {"encoder": encoder}
+    return find_classifier(kinds[kind])._from_folder(path, config, tensors, **own)

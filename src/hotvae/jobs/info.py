@@ -5,7 +5,7 @@ from typing import Any
 
 from hotvae.checkpoint import load_folder
 from hotvae.estimators.network import NEIGHBOURS
-from hotvae.estimators.registry import load_model
+from hotvae.estimators.registry import model_of_folder
 from hotvae.jobs.table_needs import TableNeeds, model_card
 
 
@@ -30,7 +30,7 @@ def describe_model(folder: str | Path) -> dict[str, Any]:
         A folder that is missing, damaged or foreign.
     """
     stored, tensors = load_folder(folder)
-    model = load_model(folder)
+    model = model_of_folder(folder, stored, tensors)
     history, neighbours = getattr(model, "history_", None), getattr(model, "neighbours_", None)
     recipe = getattr(model, "recipe_", None)
     needs = TableNeeds.of_model(model)
