@@ -156,3 +156,21 @@ def test_train__join_inner__says_what_is_lost(long_model, sites, run, fails, tmp
     code, _, err = run(*typed, "--join", "inner", "--out", tmp_path / "m")
     assert code == 0
     assert "join inner: 5 rows only in the first table and 0 only in the label table are left out" in err
+
+
+def test_train__labels_from_a_file__are_noted_without_its_folder(long_model, run, tmp_path):
+    (tmp_path / "species.txt").write_text("\n".join(LABELS))
+    typed = [
+        "train",
+        long_model / "wide.csv",
+        "--labels",
+        f"@{tmp_path / 'species.txt'}",
+        "--id-column",
+        "site",
+        *CHEAP,
+    ]
+    assert run(*typed, "--quiet", "--out", tmp_path / "m")[0] == 0
+    card = load_model(tmp_path / "m").extra_
+    assert card["label_patterns"] == ["@species.txt"]
+    assert "--labels @species.txt" in card["command"]
+    assert str(tmp_path) not in json.dumps(card)

@@ -379,6 +379,23 @@ def test_prepare__other_settings_after_a_stop__start_afresh(pair, tmp_path):
     assert (tmp_path / "c.parquet").read_bytes() == (tmp_path / "d.parquet").read_bytes()
 
 
+def test_prepare__disk_full__says_so_and_leaves_no_half_table(pair, tmp_path, monkeypatch):
+    import pyarrow.parquet
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pyarrow.parquet.ParquetWriter, "write_table", full)
+        with pytest.raises(ConfigError, match=r"disk must have room and be readable; got .*No space left .*Make room"):
+            prepare(pair.ebd, pair.sampling, tmp_path / "c.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == [".c.parquet.work"]
+    read = []
+    prepare(pair.ebd, pair.sampling, tmp_path / "c.parquet", progress=lambda name, *_: read.append(name))
+    assert set(read) == {"writing"}  # the rest was done
+    assert len(pd.read_parquet(tmp_path / "c.parquet")) > 0
+
+
 # --- thinning and test rows --------------------------------------------------------------------------------
 
 

@@ -50,7 +50,8 @@ def without_folders(arguments: Sequence[str]) -> str:
 
     def bare(argument: str) -> str:
         name, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
-        return name + equals + (Path(value).name if "/" in value or "\\" in value else value)
+        mark = "@" if value.startswith("@") else ""  # a file of names
+        return name + equals + (mark + Path(value[len(mark) :]).name if "/" in value or "\\" in value else value)
 
     return shlex.join(bare(argument) for argument in arguments)
 

@@ -5,11 +5,8 @@ Nothing is repaired quietly: a cell or column that does not fit is named togethe
 """
 
 import os
-import re
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +17,20 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy import sparse
 
 from hotvae.config import require_choice
+from hotvae.data.columns import (
+    check_present,
+    check_text,
+    check_unnamed,
+    column_order,
+    match_columns,
+    parsed,
+    split_names,
+    warn_of_counts,
+)
 from hotvae.data.dataset import (
     Dataset,
     FeatureKind,
     FeatureTable,
-    close_names,
     feature_kinds,
     numeric_matrix,
     text_levels,
@@ -32,10 +38,7 @@ from hotvae.data.dataset import (
 from hotvae.data.formats.darwin_core import read_darwin_core
 from hotvae.data.frames import NpzTable, file_kind, read_frame, read_npz
 from hotvae.data.long import AUTO, WORDS, LongColumns, guess_long, long_columns, presences, visited_sites
-from hotvae.errors import ConfigError, DataError, DataWarning, listed
-
-_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})([T ].*)?")
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+from hotvae.errors import ConfigError, DataError, listed
 
 
 @dataclass(frozen=True)
@@ -234,7 +237,7 @@ def read_with_roles(
         tables.left_out |= archive.left_out
     else:
         text = [] if id_column is None else [id_column]
-        text += [] if long in (None, AUTO) else _names(long, [])[:1]
+        text += [] if long in (None, AUTO) else split_names(long, [])[:1]
         frame = read_frame(path, text_columns=text, **reading)
         second = label_table if label_table is not None else sites
         reading.pop("sheet")
@@ -291,7 +294,7 @@ def read_long(
         The column that joins them.
     """
     text = [] if id_column is None else [id_column]
-    text += [] if long == AUTO else _names(long, [])[:1]
+    text += [] if long == AUTO else split_names(long, [])[:1]
     reading: Any = {"encoding": encoding, "decimal": decimal, "text_columns": text}
     second = label_table if label_table is not None else sites
     other = None if second is None else read_frame(second, **reading)
@@ -354,7 +357,7 @@ def _fill_in_absences(tables: _Tables, id_column: str | None, join: str) -> str:
     assert tables.labels is not None
     columns = [str(column) for column in tables.features.columns]
     own = id_column if id_column is not None and id_column in columns else tables.long.site
-    _check_present([own], columns)
+    check_present([own], columns)
     ids = pd.Index([str(name).strip() for name in _ids(tables.features, own)])
     if not ids.is_unique:
         raise DataError(
@@ -449,18 +452,18 @@ def _assign_roles(
     notes = [*notes, *frame.attrs.get("notes", ())]
     columns = [str(column) for column in frame.columns]
     frame = frame.set_axis(columns, axis=1)
-    places = _names(coordinates if coordinates is not None else own_places, columns)
+    places = split_names(coordinates if coordinates is not None else own_places, columns)
     if places and len(places) != 2:
         raise ConfigError(f"coordinates must be 2 columns; got {listed(places)}. Name x, then y.")
     reserved = [column for column in (id_column, *places, groups) if column is not None]
     for column in reserved:
-        _check_present([column], columns)
-    dropped = _match(drop, columns, "drop")
+        check_present([column], columns)
+    dropped = match_columns(drop, columns, "drop")
     taken = set(reserved) | set(dropped)
     if label_frame is None:
         if labels is None:
             raise ConfigError("labels must name the label columns; got none. Pass --labels 'sp_*' (labels='sp_*').")
-        label_names = _match(labels, columns, "labels", taken)
+        label_names = match_columns(labels, columns, "labels", taken)
         label_columns = frame[label_names]
     else:
         label_columns, rows, lost = _joined_labels(frame, label_frame, id_column, labels, join)
@@ -476,10 +479,10 @@ def _assign_roles(
             )
     hidden = (taken | set(label_names)) - (set(places) - set(dropped) if coordinates_as_features else set())
     features = frame[[column for column in columns if column not in hidden]]
-    _check_unnamed(features)
+    check_unnamed(features)
     if not free_text:
-        _check_text(features)
-    _warn_of_counts(features, label_names)
+        check_text(features)
+    warn_of_counts(features, label_names)
     data = Dataset(
         features=_sparse_features(features),
         labels=_label_values(label_columns, presence),
@@ -550,7 +553,7 @@ def read_features(
     expected: Sequence[FeatureKind] = kinds if kinds is not None else ["numeric"] * len(feature_names)
     if kind == ".npz":
         table = read_npz(source)
-        order = _column_order(table.feature_names, feature_names, ignore, ignore_unknown)
+        order = column_order(table.feature_names, feature_names, ignore, ignore_unknown)
         if isinstance(table.features, np.ndarray):
             rows = None if id_column is None else pd.Index(table.rows(id_column), name=id_column)
             return pd.DataFrame(table.features[:, order], columns=list(feature_names), index=rows)
@@ -560,7 +563,7 @@ def read_features(
     frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=text_columns)
     ids = None
     if id_column is not None:
-        _check_present([id_column], [str(column) for column in frame.columns])
+        check_present([id_column], [str(column) for column in frame.columns])
         ids = pd.Index(_ids(frame, id_column), name=id_column)
         ignore = {*ignore, id_column}
     aligned = align_columns(frame, feature_names, ignore=ignore, ignore_unknown=ignore_unknown)
@@ -598,7 +601,7 @@ def align_columns(
         Naming the columns that are missing or unknown.
     """
     columns = [str(column) for column in frame.columns]
-    order = _column_order(columns, feature_names, ignore, ignore_unknown)
+    order = column_order(columns, feature_names, ignore, ignore_unknown)
     return frame.iloc[:, order].set_axis(list(feature_names), axis=1)
 
 
@@ -639,9 +642,9 @@ def _npz_dataset(
 ) -> Dataset:
     label_frame = table.label_frame()
     label_names = list(label_frame.columns)
-    unwanted = set(_match(drop, [*table.feature_names, *label_names], "drop"))
+    unwanted = set(match_columns(drop, [*table.feature_names, *label_names], "drop"))
     if labels is not None:
-        label_names = _match(labels, label_names, "labels")
+        label_names = match_columns(labels, label_names, "labels")
     label_names = [label for label in label_names if label not in unwanted]
     kept = [i for i, feature in enumerate(table.feature_names) if feature not in unwanted]
     coordinate_names = table.first("coord_names", "coordinate_names")
@@ -660,85 +663,6 @@ def _npz_dataset(
 
 
 # --- columns and their roles -----------------------------------------------------------------------------
-
-
-def _names(names: str | Sequence[str] | None, columns: Sequence[str]) -> list[str]:
-    """Separate names given as one string, unless that string is itself a column."""
-    if names is None:
-        return []
-    if isinstance(names, str):
-        return [names] if names in columns else [part.strip() for part in names.split(",") if part.strip()]
-    return [str(name) for name in names]
-
-
-def _match(patterns: str | Sequence[str], columns: Sequence[str], what: str, taken: Iterable[str] = ()) -> list[str]:
-    """Columns that names, globs, ranges or files of names stand for, in the order of the table."""
-    used, chosen = set(taken), set()
-    for pattern in _from_files(_names(patterns, columns), columns):
-        if pattern in used:
-            raise DataError(f"{what} must not have another role; got {pattern!r} twice. Give each column one role.")
-        found = [pattern] if pattern in columns else [name for name in columns if fnmatchcase(name, pattern)]
-        found = found or _range(pattern, columns, what)
-        if not set(found) - used:
-            close = close_names([pattern.rstrip("*")], columns) or f" (columns: {listed(columns)})"
-            raise DataError(f"{what} must match a column; got {pattern!r}{close}. Check the spelling.")
-        chosen |= set(found) - used
-    return [name for name in columns if name in chosen]
-
-
-def _from_files(patterns: Iterable[str], columns: Sequence[str]) -> Iterator[str]:
-    """Replace ``@file`` by the names in it, one a line."""
-    for pattern in patterns:
-        if not pattern.startswith("@") or pattern in columns:
-            yield pattern
-            continue
-        source = Path(pattern[1:])
-        try:
-            lines = source.read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise DataError(
-                f"file of names must be readable UTF-8 text; got {str(source)!r} ({reason}). Check the path."
-            ) from error
-        names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-        if not names:
-            raise DataError(f"file of names must have a name on each line; got none ({str(source)!r}). Fill it in.")
-        yield from names
-
-
-def _range(pattern: str, columns: Sequence[str], what: str) -> list[str]:
-    """Columns from the first to the last that ``first:last`` names; none where it names no two columns."""
-    for at in (match.start() for match in re.finditer(":", pattern)):  # names may have colons, too
-        first, last = pattern[:at].strip(), pattern[at + 1 :].strip()
-        if first in columns and last in columns:
-            start, end = columns.index(first), columns.index(last)
-            if start > end:
-                raise DataError(f"{what} must be a range from left to right; got {pattern!r}. Turn it round.")
-            return list(columns[start : end + 1])
-    return []
-
-
-def _check_present(wanted: Sequence[str], columns: Sequence[str]) -> None:
-    missing = [name for name in wanted if name not in columns]
-    if missing:
-        raise DataError(
-            f"table must have the column(s) {listed(missing)}; got none of that name"
-            f"{close_names(missing, columns)}. Check the spelling, or add them."
-        )
-
-
-def _column_order(
-    columns: Sequence[str], feature_names: Sequence[str], ignore: Iterable[str], ignore_unknown: bool
-) -> list[int]:
-    _check_present(feature_names, columns)
-    unknown = [name for name in columns if name not in {*feature_names, *ignore}]
-    if unknown and not ignore_unknown:
-        raise DataError(
-            f"columns must be known from training; got unknown column(s) {listed(unknown)}. "
-            "Remove them, or pass --ignore-unknown (ignore_unknown=True)."
-        )
-    position = {name: i for i, name in enumerate(columns)}
-    return [position[name] for name in feature_names]
 
 
 def _ids(frame: pd.DataFrame, id_column: str) -> NDArray[np.object_]:
@@ -765,7 +689,7 @@ def _joined_labels(
         raise ConfigError("label_table must be joined by a column; got no id_column. Name the column of both tables.")
     columns = [str(column) for column in label_frame.columns]
     label_frame = label_frame.set_axis(columns, axis=1)
-    _check_present([id_column], columns)
+    check_present([id_column], columns)
     index = []
     for what, table in (("first table", frame), ("label table", label_frame)):
         ids = pd.Index(_ids(table, id_column))
@@ -804,7 +728,7 @@ def _joined_labels(
                 "Name the column that both have."
             )
     others = [column for column in columns if column != id_column]
-    chosen = others if labels is None else _match(labels, columns, "labels", [id_column])
+    chosen = others if labels is None else match_columns(labels, columns, "labels", [id_column])
     return label_frame[chosen].iloc[right.get_indexer(left[rows])].reset_index(drop=True), rows, lost
 
 
@@ -833,7 +757,7 @@ def _label_values(columns: pd.DataFrame, presence: bool) -> NDArray[np.float64]:
 def _numbers_of_text(name: str, column: "pd.Series[Any]", presence: bool) -> NDArray[np.float64]:
     codes, levels = text_levels(column)
     words = WORDS if presence else {"true": 1.0, "false": 0.0}
-    numbers = np.array([words.get(level.strip().lower(), _parsed(level)) for level in levels] + [np.nan])
+    numbers = np.array([words.get(level.strip().lower(), parsed(level)) for level in levels] + [np.nan])
     wrong = np.flatnonzero(np.isnan(numbers[:-1]))
     if wrong.size:
         texts = [levels[i] for i in wrong]
@@ -863,103 +787,3 @@ def _is_sparse(columns: pd.DataFrame) -> bool:
 
 def _sparse_features(features: pd.DataFrame) -> FeatureTable:
     return sparse.csr_array(_sparse_accessor(features).to_coo()) if _is_sparse(features) else features
-
-
-_BINOMIAL = re.compile(r"[A-Z][a-z]+[ _.][a-z-]+")
-
-
-def _warn_of_counts(features: pd.DataFrame, label_names: Sequence[str]) -> None:
-    """Name features that look like species: counts with many zeros, or 0 and 1 under a name like a label's."""
-    prefixes = {name[: match.end()] for name in label_names if (match := re.match(r"[A-Za-z]+[_.]", name))}
-    suspects = []
-    for name, column in features.items():
-        if not is_numeric_dtype(column) or is_bool_dtype(column) or isinstance(column.dtype, pd.SparseDtype):
-            continue
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        known = values[np.isfinite(values)]
-        if not known.size or (known < 0).any() or (known != np.floor(known)).any() or known.max() < 1:
-            continue
-        is_named_so = _BINOMIAL.fullmatch(str(name)) is not None or str(name).startswith(tuple(prefixes or ("\0",)))
-        is_count = known.max() > 1 and (known == 0).mean() >= 0.3
-        if (known == 0).any() and (is_named_so or is_count):
-            suspects.append(str(name))
-    if suspects:
-        warnings.warn(
-            f"features should not be species; got {len(suspects)} that look like counts or presences: "
-            f"{listed(suspects, len(suspects))}. Are they labels? Name them too (--labels), or leave them out "
-            "(--drop).",
-            DataWarning,
-            stacklevel=4,
-        )
-
-
-def _check_unnamed(features: pd.DataFrame) -> None:
-    unnamed = [str(name) for name in features.columns if re.fullmatch(r"Unnamed: \d+|", str(name))]
-    if unnamed:
-        raise DataError(
-            f"columns must have names; got {len(unnamed)} without, read as {listed(unnamed)}. "
-            f"Row numbers or a stray delimiter? Leave them out: --drop {unnamed[0]!r} (drop=[...]), "
-            "or name the column of ids: --id-column (id_column)."
-        )
-
-
-def _parsed(cell: str) -> float:
-    """Read a number; NaN where there is none."""
-    try:
-        return float(cell)
-    except ValueError:
-        return np.nan
-
-
-def check_text_cells(name: str, column: "pd.Series[Any]") -> None:
-    """Refuse a text column most of whose cells are numbers or dates.
-
-    Parameters
-    ----------
-    name : str
-        Name of the column, for messages.
-    column : Series
-        Its cells.
-
-    Raises
-    ------
-    DataError
-        Naming what stands in the way.
-    """
-    codes, levels = text_levels(column)
-    counts = np.bincount(codes[codes >= 0], minlength=len(levels))
-    half = counts.sum() / 2
-    is_comma = np.array([_DECIMAL_COMMA.fullmatch(level.strip()) is not None for level in levels], dtype=bool)
-    is_number = ~np.isnan([_parsed(level) for level in levels])
-    if counts[is_number | is_comma].sum() > half:
-        wrong = np.flatnonzero(~is_number)
-        cells = f"text {listed(levels[i] for i in wrong)}" if wrong.size else "numbers stored as text"
-        where = f" (rows {listed(np.flatnonzero(np.isin(codes, wrong)))})" if wrong.size else ""
-        hint = " Decimal commas? Pass --decimal , (decimal=',')." if is_comma.any() else ""
-        raise DataError(
-            f"column {name!r} must hold numbers throughout; got {cells}{where}.{hint} "
-            "Correct these cells, leave them empty for missing, or drop the column."
-        )
-    is_date = np.array([_DATE.fullmatch(level.strip()) is not None for level in levels], dtype=bool)
-    if counts[is_date].sum() > half:
-        raise DataError(
-            f"column {name!r} must hold numbers or categories; got dates such as {levels[0]!r}. "
-            "Turn them into numbers (year, day of the year), or drop the column."
-        )
-
-
-def _check_text(features: pd.DataFrame) -> None:
-    """Refuse text columns that hold numbers, dates or identifiers; declared categories pass."""
-    for label, kind in zip(features.columns, feature_kinds(features), strict=True):
-        column = features[label]
-        if kind == "numeric" or isinstance(column.dtype, pd.CategoricalDtype):
-            continue
-        name = str(label)
-        check_text_cells(name, column)
-        _, levels = text_levels(column)
-        if len(levels) > 50 and len(levels) > len(column) / 2:
-            raise DataError(
-                f"column {name!r} must be a feature; got {len(levels)} distinct texts in {len(column)} rows "
-                f"({listed(levels, 2)}): an identifier or free text. Leave it out (--drop), name it as "
-                "ids (--id-column), or choose an encoder for texts or molecules: --set encoder=text (free_text=True)."
-            )

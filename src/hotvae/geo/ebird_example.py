@@ -41,7 +41,7 @@ SAMPLING_COLUMNS = ("LAST EDITED DATE", *_SHARED.split(", "), "CHECKLIST COMMENT
 EXAMPLE_BOUNDS = (-76.5, 42.0, -74.5, 43.5)
 """West, south, east and north of virtual files, in degrees."""
 
-_PROTOCOLS = (("Traveling", "P22", 0.6), ("Stationary", "P21", 0.3), ("Incidental", "P20", 0.07), ("Area", "P23", 0.03))
+_PROTOCOLS = (("Traveling", 22, 0.6), ("Stationary", 21, 0.3), ("Incidental", 20, 0.07), ("Area", 23, 0.03))
 _BIRDS = {
     "Wren": "Avicula",
     "Owl": "Bubula",
@@ -257,7 +257,7 @@ def _checklists(
             f"Virtualia\tXX\tNorthland\tXX-NO\tCounty {place[event] % 7}\tXX-NO-{place[event] % 7:03d}\t\t13\t\t\t"
             f"Place {place[event]}\tL{before // _BLOCK * _BLOCK + place[event]}\tH\t{lat[event]:.7f}\t"
             f"{lon[event]:.7f}\t{when}\t{clock}\tobsr{whose[i]}\t\tS{100000 + before + i}\t{name}\t{name}\t"
-            f"{code}\teBird\t\t"
+            f"P{code}\teBird\t\t"
             f"{minutes[event] if timed else ''}\t{kilometres[event] if walked else ''}\t\t"
             f"{observers[event] if timed else ''}\t{complete[event]}\t{f'G{group}' if group else ''}"
         )

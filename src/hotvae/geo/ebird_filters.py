@@ -22,11 +22,9 @@ BEST_PRACTICE = {
 DAMAGED = 250
 """Number of the reason why a line without all its fields does not count; filters are numbered from 1."""
 
-NO_SPECIES = 249
-"""Number of the reason why an observation of no species does not count."""
-
 # A species has a genus and an epithet; "Larus sp.", "Larus a/b" and "Larus a x b" are none.
-_SPECIES = r"^[A-Z][a-z]+(-[a-z]+)? [a-z]+(-[a-z]+)*$"
+IS_SPECIES = "regexp_matches(scientific, '^[A-Z][a-z]+(-[a-z]+)? [a-z]+(-[a-z]+)*$')"
+"""SQL that tells a species from what is none, by its scientific name."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ def line_query(file: TextFile, conditions: Sequence[str], is_ebd: bool) -> str:
     }
     if is_ebd:
         is_odd = f"{whole} IS NULL AND upper({text('count')}) <> 'X' OR {whole} < 0 OR contains({text('count')}, '.')"
-        typed |= {"scientific": text("scientific"), "common": text("common"), "amount": whole}
+        typed |= {"scientific": f"coalesce({text('scientific')}, '')", "common": text("common"), "amount": whole}
         typed["odd"] = f"CASE WHEN {is_odd} THEN {text('count')} END"
         kept = ["event", "group_id", "scientific", "common", "amount", "odd"]
     else:
@@ -190,8 +188,6 @@ def line_query(file: TextFile, conditions: Sequence[str], is_ebd: bool) -> str:
         kept += ["kilometres", "observers"]
     cases = [f"WHEN damaged THEN {DAMAGED}"]
     cases += [f"WHEN ({condition}) IS NOT TRUE THEN {i}" for i, condition in enumerate(conditions, start=1)]
-    if is_ebd:
-        cases.append(f"WHEN NOT regexp_matches(coalesce(scientific, ''), {quoted(_SPECIES)}) THEN {NO_SPECIES}")
     columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(width + 1))
     # What failed is only counted; without its values it takes no room.
     values = ", ".join(f"CASE WHEN reason = 0 THEN {name} END AS {name}" for name in kept)

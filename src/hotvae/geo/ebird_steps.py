@@ -14,7 +14,7 @@ import pandas as pd
 from hotvae.checkpoint import write_text
 from hotvae.errors import ConfigError, DataError, listed
 from hotvae.geo.ebird_effort import Clocks, effort_columns
-from hotvae.geo.ebird_filters import DAMAGED, NO_SPECIES, Filters, line_query, quoted
+from hotvae.geo.ebird_filters import DAMAGED, IS_SPECIES, Filters, line_query, quoted
 from hotvae.geo.ebird_text import PieceReader, TextFile, damaged_line
 from hotvae.geo.extras import geo_module
 
@@ -22,7 +22,7 @@ _KM_PER_DEGREE = 111.195
 _ROWS_AT_ONCE = 32_768
 
 # Counts of one member's forms: a number, or NULL for X. Those of the members: the largest number, X where none has one.
-_SUM = f"CASE WHEN bool_or(amount IS NULL) THEN NULL ELSE least(sum(amount), {2**63 - 1})::BIGINT END"
+_SUM = f"CASE WHEN count(amount) < count(*) THEN NULL ELSE least(sum(amount), {2**63 - 1})::BIGINT END"
 _MERGED = "nullif(max(n), 0)"
 _IS_SEEN = "bool_or(n IS NULL OR n > 0)"
 
@@ -94,10 +94,11 @@ class Stages:
             self.progress(name, 0, None)
             self.copy(query, self.file(name))
 
-    def copy(self, query: str, target: Path) -> None:
+    def copy(self, query: str, target: Path, rows_in_a_group: int = 122_880) -> None:
         """Write the answer to a file, whole or not at all."""
         part = target.with_suffix(".part")
-        self.sql(f"COPY ({query}) TO {quoted(str(part))} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)")
+        how = f"FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {rows_in_a_group}"
+        self.sql(f"COPY ({query}) TO {quoted(str(part))} ({how})")
         part.replace(target)
 
     # Reading ----------------------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ class Stages:
 
     def _read_piece(self, file: TextFile, query: str, target: Path, reader: PieceReader, start: int) -> None:
         try:
-            self.copy(query, target)
+            self.copy(query, target, rows_in_a_group=500_000)  # fewer dictionaries of names
         except self.duckdb.Error as error:
             if isinstance(error, self.duckdb.OutOfMemoryException | self.duckdb.IOException):
                 raise
@@ -242,7 +243,7 @@ class Stages:
         table: pd.DataFrame = self.sql(f"""
             WITH one AS (
                 SELECT coalesce(group_id, event) AS checklist_id, event, scientific, min(common) AS common, {_SUM} AS n
-                FROM {self.kept("observations")} GROUP BY checklist_id, event, scientific)
+                FROM {self.kept("observations")} WHERE {IS_SPECIES} GROUP BY checklist_id, event, scientific)
             SELECT checklist_id, scientific AS scientific_name, min(common) AS common_name,
                    {_MERGED} AS observation_count
             FROM one GROUP BY checklist_id, scientific HAVING {_IS_SEEN} ORDER BY ALL
@@ -256,21 +257,25 @@ class Stages:
         self.stage(
             "names",
             f"""
-            SELECT scientific, common, (row_number() OVER (ORDER BY scientific) - 1)::INTEGER AS code
-            FROM (SELECT scientific, min(common) AS common FROM {self.kept("observations")} GROUP BY scientific)
+            SELECT scientific, common, lines, is_species,
+                   (row_number() OVER (ORDER BY NOT is_species, scientific) - 1)::INTEGER AS code
+            FROM (SELECT scientific, min(common) AS common, count(*) AS lines, {IS_SPECIES} AS is_species
+                  FROM {self.kept("observations")} GROUP BY scientific)
             """,
         )
         self.stage(
             "matched",
             f"""
             WITH member AS (
-                SELECT number, is_kept, unnest(string_split(events, ',')) AS event,
-                       unnest(range(1, len(string_split(events, ',')) + 1))::INTEGER AS member
-                FROM {rows})
+                SELECT number, is_kept, events AS event, 0 AS member FROM {rows} WHERE NOT contains(events, ',')
+                UNION ALL
+                SELECT number, is_kept, unnest(string_split(events, ',')),
+                       unnest(range(1, len(string_split(events, ',')) + 1))::INTEGER
+                FROM {rows} WHERE contains(events, ','))
             SELECT member.number, member.is_kept, member.member, names.code, line.amount,
                    CASE WHEN member.event IS NULL THEN line.event END AS stray
             FROM {self.kept("observations")} AS line
-            JOIN read_parquet({quoted(str(self.file("names")))}) AS names USING (scientific)
+            JOIN (FROM read_parquet({quoted(str(self.file("names")))}) WHERE is_species) AS names USING (scientific)
             LEFT JOIN member ON member.event = line.event
             """,
         )
@@ -289,12 +294,17 @@ class Stages:
         self.stage(
             "detections",
             f"""
-            WITH one AS (
-                SELECT number, code, member, {_SUM} AS n, count(*) AS lines
-                FROM read_parquet({quoted(str(self.file("matched")))}) WHERE is_kept GROUP BY number, code, member)
-            SELECT number, code, {_MERGED} AS amount, {_IS_SEEN} AS is_seen, sum(lines)::BIGINT AS lines,
-                   count(*) AS members
-            FROM one GROUP BY number, code ORDER BY number, code
+            WITH line AS NOT MATERIALIZED (FROM read_parquet({quoted(str(self.file("matched")))}) WHERE is_kept),
+            alone AS (
+                SELECT number, code, {_SUM} AS n, count(*) AS lines FROM line WHERE member = 0 GROUP BY number, code),
+            one AS (
+                SELECT number, code, member, {_SUM} AS n, count(*) AS lines FROM line WHERE member > 0 GROUP BY ALL)
+            FROM (
+                SELECT number, code, nullif(n, 0) AS amount, n IS NULL OR n > 0 AS is_seen, lines, 1 AS members
+                FROM alone
+                UNION ALL
+                SELECT number, code, {_MERGED}, {_IS_SEEN}, sum(lines)::BIGINT, count(*) FROM one GROUP BY number, code)
+            ORDER BY number, code
             """,
         )
 
@@ -304,7 +314,7 @@ class Stages:
             SELECT code, scientific AS scientific_name, common AS common_name,
                    count(number) FILTER (number < {self.n_train}) AS detections,
                    count(number) FILTER (number < {self.n_train} AND amount IS NULL) AS x, count(number) AS n_all
-            FROM read_parquet({quoted(str(self.file("names")))})
+            FROM (FROM read_parquet({quoted(str(self.file("names")))}) WHERE is_species)
             LEFT JOIN (SELECT * FROM read_parquet({quoted(str(self.file("detections")))}) WHERE is_seen) USING (code)
             GROUP BY ALL ORDER BY scientific
             """).df()
@@ -420,7 +430,9 @@ class Stages:
         second = _Account("observations", "lines of the EBD", n_records)
         for number, step in enumerate(steps, start=1):
             second.lose(step, lost_records.get(number, 0))
-        second.lose("not of a species (sp., slash, hybrid)", lost_records.get(NO_SPECIES, 0))
+        names = f"read_parquet({quoted(str(self.file('names')))})"
+        no_species = self.rows(f"SELECT sum(lines) FROM {names} WHERE NOT is_species")[0][0]
+        second.lose("not of a species (sp., slash, hybrid)", int(no_species or 0))
         if thin_km is not None:
             second.lose("on checklists that were thinned away", second.left - int(kept or 0))
         second.lose("forms summed to their species", int(kept or 0) - int(merged or 0))
