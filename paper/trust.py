@@ -121,8 +121,7 @@ def summary(
 
 def _loss(truth: NDArray[Any], probs: NDArray[Any]) -> NDArray[np.float64]:
     clipped = np.clip(probs, 1e-7, 1 - 1e-7)
-    found: NDArray[np.float64] = -np.where(truth == 1, np.log(clipped), np.log1p(-clipped))
-    return found
+    return np.asarray(-np.where(truth == 1, np.log(clipped), np.log1p(-clipped)), dtype=np.float64)
 
 
 def joined(cells: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -135,8 +134,7 @@ def joined(cells: Sequence[dict[str, Any]]) -> dict[str, Any]:
             for name in names:
                 value = value[name]
             parts.append(np.asarray(value, dtype=np.float64))
-        summed: NDArray[np.float64] = np.sum(parts, axis=0)
-        return summed
+        return np.asarray(np.sum(parts, axis=0), dtype=np.float64)
 
     n_by_bin = total("n_by_bin")
     safe = np.maximum(n_by_bin, 1)
@@ -275,7 +273,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 continue
             cell = key | measure(name, fold, options.seed, options.effort)
             asked = ["--sets", name, "--effort", options.effort, "--seed", str(options.seed)]
-            cell |= provenance(options.seed) | {"command": shlex.join(["python", "-m", "paper.trust", *asked])}
+            measured: dict[str, Any] = provenance(options.seed)  # type: ignore[no-untyped-call]
+            cell |= measured | {"command": shlex.join(["python", "-m", "paper.trust", *asked])}
             cells = [kept for kept in cells if kept not in same] + [cell]
             write_text(options.results, json.dumps({"cells": cells}, indent=1) + "\n")
             rows = {kind: hits / n for kind, (hits, n) in cell["rows"].items()}

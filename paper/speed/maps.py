@@ -12,9 +12,9 @@ predicts some of the same windows in the same run, read the same way, nothing wr
 alone.
 
 Written down: seconds in reading, model, trust, the rest and writing; the share of the model; cells a second of the
-whole and of the model; rows that needed no prediction; resident memory after each tile and its peak; tiles found and
-made; whether the files are Cloud Optimised GeoTIFFs by rio-cogeo; and hours of 1,000 million cells on one core and
-on 32, which assumes that time grows with cells, as tiles are independent, and that equal rows are as frequent.
+whole and of the model; rows that needed no prediction; resident memory after each tile and its peak; tiles found
+and made; whether the files are Cloud Optimised GeoTIFFs by rio-cogeo; and hours of 1,000 million cells on one core
+and on 32, which assumes that time grows with cells, as tiles are independent, and that equal rows are as frequent.
 
 Writes ``paper/results/maps.json``.
 """

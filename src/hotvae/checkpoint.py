@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_of_bytes
 from safetensors.torch import save as bytes_of_tensors
@@ -111,7 +110,9 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], m
     # safetensors refuses tensors that share memory or are not contiguous.
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(metadata)
-    content = bytes_of_tensors(owned, metadata={"json": text, "sha256": _digest_of_tensors(owned, text)})
+    # One entry: safetensors writes several in an order that differs from run to run.
+    sealed = json.dumps({"sha256": _digest_of_tensors(owned, text), "notes": text})
+    content = bytes_of_tensors(owned, metadata={"json": sealed})
     try:
         with temporary.open("xb") as file:
             file.write(content)
@@ -148,13 +149,14 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], Any]:
         content = Path(path).read_bytes()
     except OSError as error:
         raise _unreadable(path, error.strerror or error) from error
-    tensors, notes = _tensors_and_notes(content, path)
-    text = notes.get("json", "")
-    if notes.get("sha256") != _digest_of_tensors(tensors, text):
-        raise _unreadable(path, "its content does not match its checksum")
+    tensors, entries = _tensors_and_notes(content, path)
     try:
+        sealed = json.loads(entries.get("json", "null"))
+        digest, text = (sealed["sha256"], sealed["notes"]) if isinstance(sealed, dict) else ("", "")
+        if digest != _digest_of_tensors(tensors, str(text)):
+            raise _unreadable(path, "its content does not match its checksum")
         return tensors, json.loads(text)
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         raise _unreadable(path, error) from error
 
 
@@ -173,8 +175,7 @@ def _digest_of_tensors(tensors: Mapping[str, Tensor], text: str) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        raw: Any = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-        digest.update(raw)
+        digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -183,8 +183,10 @@ class NetworkMember:
     @classmethod
     def restored(cls, candidate: Candidate, tensors: Mapping[str, Tensor], n_epochs: int) -> NetworkMember:
         """Make the network of stored weights."""
-        first, last = tensors["layers.0.weight"], tensors[list(tensors)[-1]]
-        network = DirectNet(first.shape[1], last.shape[0], **candidate.settings)
+        # The read-out is the last layer, whatever the order in which a file lists its tensors.
+        last = max(int(name.split(".")[1]) for name in tensors if name.startswith("layers."))
+        n_in, n_out = tensors["layers.0.weight"].shape[1], tensors[f"layers.{last}.weight"].shape[0]
+        network = DirectNet(n_in, n_out, **candidate.settings)
         network.load_state_dict(dict(tensors))
         return cls(network.eval(), n_epochs)
 
