@@ -169,7 +169,7 @@ class Tile:
     n_cells, n_predicted : int
         Cells with data, and rows that were predicted for them.
     seconds : dict of str to float
-        Time spent in ``read``, ``model``, ``trust`` and ``rest``.
+        Processor time spent in ``read``, ``model``, ``trust`` and ``rest``.
     """
 
     window: Window
@@ -551,10 +551,10 @@ class _Clock:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {"read": 0.0, "model": 0.0, "trust": 0.0, "rest": 0.0}
-        self._last = time.perf_counter()
+        self._last = time.process_time()
 
     def lap(self, name: str) -> None:
-        now = time.perf_counter()
+        now = time.process_time()
         self.seconds[name] += now - self._last
         self._last = now
 

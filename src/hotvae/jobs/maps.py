@@ -63,7 +63,7 @@ class MapRun:
     summary : dict
         What ``map.json`` says.
     seconds : dict of str to float
-        Time spent in ``read``, ``model``, ``trust``, ``rest`` and ``write``; of this run only.
+        Processor time spent in ``read``, ``model``, ``trust``, ``rest`` and ``write``; of this run only.
     n_tiles_found : int
         Tiles that a run before this one had finished.
     """
@@ -171,16 +171,16 @@ def map_model(
     for line in told(mapper):
         say(line)
     store = TileStore(store_folder, identity)
-    started = time.perf_counter()
+    started = time.process_time()
     n_found, spent = _make_tiles(store, mapper, inputs, futures, progress)
-    computed = time.perf_counter() - started
+    computed = time.process_time() - started
     if n_found:
         say(f"{n_found:,} tiles were there already")
-    started = time.perf_counter()
+    started = time.process_time()
     files, ranges = _assemble(store, mapper, inputs, bool(futures), target)
     summary = _summary(store, windows, mapper, inputs, files, ranges, climate or {}, command)
     write_text(target / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
-    spent["write"] = time.perf_counter() - started
+    spent["write"] = time.process_time() - started
     spent["tiles"] = computed
     if pictures:
         from hotvae.jobs.map_page import write_map_page
@@ -369,12 +369,12 @@ def _make_tiles(
         else:
             tile = map_window(mapper, inputs, window)
             others = [map_window(mapper, future, window) for future in futures]
-            started = time.perf_counter()
+            started = time.process_time()
             store.write(window.number, *_stored(tile, others, mapper.options.as_float))
             for part in (tile, *others):
                 for name, seconds in part.seconds.items():
                     spent[name] += seconds
-            spent["rest"] += time.perf_counter() - started
+            spent["rest"] += time.process_time() - started
         if progress is not None:
             progress(window.number + 1, len(windows))
     return n_found, spent
