@@ -719,7 +719,8 @@ def _range(pattern: str, columns: Sequence[str], what: str) -> list[str]:
 
 
 def _check_present(wanted: Sequence[str], columns: Sequence[str]) -> None:
-    missing = [name for name in wanted if name not in columns]
+    there = set(columns)
+    missing = [name for name in wanted if name not in there]
     if missing:
         raise DataError(
             f"table must have the column(s) {listed(missing)}; got none of that name"
@@ -731,7 +732,8 @@ def _column_order(
     columns: Sequence[str], feature_names: Sequence[str], ignore: Iterable[str], ignore_unknown: bool
 ) -> list[int]:
     _check_present(feature_names, columns)
-    unknown = [name for name in columns if name not in {*feature_names, *ignore}]
+    known = {*feature_names, *ignore}
+    unknown = [name for name in columns if name not in known]
     if unknown and not ignore_unknown:
         raise DataError(
             f"columns must be known from training; got unknown column(s) {listed(unknown)}. "
@@ -819,6 +821,13 @@ def _label_values(columns: pd.DataFrame, presence: bool) -> NDArray[np.float64]:
             values[:, i] = _numbers_of_text(str(name), column, presence)
     if not presence:
         return values
+    endless = np.isinf(values)
+    if endless.any():
+        first = int(np.flatnonzero(endless.any(axis=0))[0])
+        raise DataError(
+            f"counts must be finite; got infinity in column {str(dense.columns[first])!r} "
+            f"(rows {listed(np.flatnonzero(endless[:, first]))}). Correct these cells."
+        )
     negative = values < 0
     if negative.any():
         first = int(np.flatnonzero(negative.any(axis=0))[0])
