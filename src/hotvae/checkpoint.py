@@ -16,7 +16,8 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,56 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other runs from writing to a file until this one is done; the system lets go when a run is killed.
+
+    Parameters
+    ----------
+    path : path
+        The file that is going to be written; the lock is a hidden file beside it.
+
+    Raises
+    ------
+    ConfigError
+        When another run is at it.
+    """
+    target = Path(os.path.realpath(path))
+    lock = target.with_name(f".{target.name}.lock")
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _lock_file(handle)
+        except OSError as error:
+            os.close(handle)
+            raise ConfigError(
+                f"output must be written by one run at a time; got {str(path)!r}, which another run is writing. "
+                "Wait for it, or choose another file."
+            ) from error
+        if lock.exists() and os.path.samestat(os.fstat(handle), lock.stat()):
+            break
+        os.close(handle)  # whoever had it has removed it meanwhile
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # an open file cannot be removed on Windows
+            lock.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _lock_file(handle: int) -> None:
+    """Lock an open file or raise an OSError at once."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        windows: Any = msvcrt
+        windows.locking(handle, windows.LK_NBLCK, 1)
+    else:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def json_ready(value: Any) -> Any:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from hotvae.data.frames import read_frame, write_table
+from hotvae.data.frames import read_frame, read_npz, write_table
 from hotvae.data.tables import read_table
 from hotvae.errors import ConfigError, DataError
 
@@ -302,3 +302,29 @@ def test_write_table__unknown_suffix_or_no_folder__refused(tmp_path):
     for name in ("none/p.csv", "none/p.parquet"):
         with pytest.raises(DataError, match="table must go where one can write"):
             write_table(pd.DataFrame({"a": [1]}), tmp_path / name)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_read_frame__one_column__empty_lines_are_rows(tmp_path, end):
+    (tmp_path / "given.csv").write_text("wren\n1\n\n0\n\n1" + end)
+    found = read_frame(tmp_path / "given.csv")["wren"]
+    np.testing.assert_array_equal(found, [1, np.nan, 0, np.nan, 1])
+
+
+def test_read_frame__several_columns__empty_lines_are_none(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n\n3,4\n\n")
+    assert read_frame(tmp_path / "t.csv").to_numpy().tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("array", [np.array([["2020-01-01"]], dtype="M8[D]"), np.zeros((1, 1), dtype=[("a", "f8")])])
+def test_read_npz__features_of_no_numbers__are_refused(tmp_path, array):
+    np.savez(tmp_path / "t.npz", X=array)
+    with pytest.raises(DataError, match="X must hold numbers; got "):
+        read_npz(tmp_path / "t.npz")
+
+
+@pytest.mark.parametrize("shape", [(), (2, 2, 2)])
+def test_label_frame__not_two_dimensions__is_refused(tmp_path, shape):
+    np.savez(tmp_path / "t.npz", X=np.zeros((2, 1)), Y=np.zeros(shape))
+    with pytest.raises(DataError, match=rf"Y must have 2 dimensions; got {len(shape)} "):
+        read_npz(tmp_path / "t.npz").label_frame()

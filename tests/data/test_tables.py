@@ -453,3 +453,26 @@ def test_read_table__real_npz_groups_and_coordinates__taken_by_key():
     assert data.coordinate_names == ("Longitude", "Latitude")
     assert len(data.groups) == 15863
     assert len(np.unique(data.groups)) < 15863
+
+
+def test_read_table__infinite_count__is_refused():
+    table = pd.DataFrame({"depth": [1.0, 2.0], "wren": [0.0, np.inf]})
+    with pytest.raises(DataError, match=r"counts must be finite; got infinity in column 'wren' \(rows 1\)"):
+        read_table(table, labels="wren", presence=True)
+
+
+def test_align_columns__many_columns__each_is_looked_up_once():
+    """Names that count how often they are compared: a search through all names for each would take 4,000,000."""
+    compared = []
+
+    class Name(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            compared.append(1)
+            return str.__eq__(self, other)
+
+    names = [f"f{i}" for i in range(2000)]
+    frame = pd.DataFrame(np.zeros((1, 2000)), columns=names)
+    assert list(align_columns(frame, [Name(name) for name in names[::-1]]).columns) == names[::-1]
+    assert len(compared) < 100_000

@@ -1,5 +1,8 @@
 """Predictions for tables in files: whole or in pieces, and where an interrupted run goes on."""
 
+import warnings
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -8,8 +11,10 @@ import pytest
 
 from hotvae import HotVAENetwork
 from hotvae.baselines.prevalence import Prevalence
-from hotvae.errors import ConfigError, DataError
-from hotvae.jobs.predict import PredictionRun, predict_rows, predict_stream, predict_table
+from hotvae.checkpoint import locked
+from hotvae.errors import ConfigError, DataError, DataWarning
+from hotvae.estimators.trust import Applicability
+from hotvae.jobs.predict import PredictionRun, _Watch, predict_rows, predict_stream, predict_table
 from hotvae.jobs.table_needs import TableNeeds
 
 
@@ -183,3 +188,65 @@ def test_predict_table__file_that_is_there__kept_unless_forced(folder, table, tm
         predict_table(folder, table, out, threshold=0.5, **options)
     assert not out.exists()
     assert predict_table(folder, table, out, threshold=0.5, force=True, **options).n_rows == 70
+
+
+def test_predict_stream__another_run_into_the_same_file__refused_and_the_first_is_whole(
+    model, frame, table, tmp_path, monkeypatch
+):
+    out, other = tmp_path / "p.parquet", tmp_path / "other.parquet"
+    frame.assign(depth=-frame.depth).to_parquet(other)
+    probs, _ = in_memory(model, table, ignore_unknown=True)
+    refused = []
+
+    def second_run_beside(done, total):
+        if 0 < done < total:
+            with pytest.raises(ConfigError, match=r"one run at a time; got .*another run is writing") as error:
+                predict_stream(model, other, out, ignore_unknown=True, rows_at_once=20)
+            refused.append(error)
+
+    predict_stream(model, table, out, ignore_unknown=True, rows_at_once=20, progress=second_run_beside)
+    assert len(refused) == 3
+    assert np.array_equal(pd.read_parquet(out)[["wren", "robin"]].to_numpy(), probs)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_predict_table__another_run_into_the_same_file__refused(model, frame, tmp_path):
+    model.save(tmp_path / "model")
+    frame[["depth", "soil"]].to_csv(tmp_path / "new.csv", index=False)
+    with locked(tmp_path / "p.csv"), pytest.raises(ConfigError, match="one run at a time"):
+        predict_table(tmp_path / "model", tmp_path / "new.csv", tmp_path / "p.csv")
+    assert predict_table(tmp_path / "model", tmp_path / "new.csv", tmp_path / "p.csv").n_rows == 70
+
+
+def test_watch__one_row_far_beyond_training__is_named_with_its_column():
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(random.normal(size=(60, 2)), columns=["depth", "slope"])
+    area = Applicability.learn(table, random.uniform(size=(60, 2)), np.arange(60) % 3, seed=0, names=list(table))
+    model = SimpleNamespace(
+        trust_=SimpleNamespace(area=area, sets=None), target_="labels", _read=lambda rows: rows, feature_names_in_=None
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        watch = _Watch(model, False)
+        watch.look(table, None)
+        watch.warn()  # nothing to say
+    new = table.copy()
+    new.loc[7, "slope"] = -9999
+    watch.look(new, None)
+    with pytest.warns(DataWarning, match=r"got 1 of 120 rows \(the first: row 67\) .* far beyond them in 'slope'\."):
+        watch.warn()
+
+
+class NoNumbers(Prevalence):
+    def predict_proba(self, X, given=None):
+        probs = super().predict_proba(X)
+        probs[np.abs(X["depth"].to_numpy()) > 1e20] = np.nan
+        return probs
+
+
+def test_predict_rows__no_probability__names_the_row_and_the_value(frame):
+    features = frame[["depth", "soil"]].copy()
+    model = NoNumbers().fit(features, frame[["wren", "robin"]])
+    features.loc[[3, 5], "depth"] = [1e30, -1e30]
+    with pytest.raises(DataError, match=r"no probability for row\(s\) 3, 5, whose largest values are 'depth' = 1e\+30"):
+        predict_rows(model, features)

@@ -96,3 +96,12 @@ def test_of_model__columns_of_a_plan__read_as_numbers_or_text_and_left_out_ones_
     np.testing.assert_array_equal(model.predict_proba(features), model.predict_proba(frame))
     with pytest.raises(DataError, match=r"table must have the column\(s\) 'depth'"):
         needs.features_of(frame.drop(columns="depth"))
+
+
+def test_features_of__missing_id__is_refused():
+    needs = TableNeeds(["depth"], ["numeric"], ["wren"], id_column="site")
+    frame = pd.DataFrame({"site": ["a", None], "depth": [1.0, 2.0]})
+    with pytest.raises(
+        DataError, match=r"ids must be known for every row; got missing ones in column 'site' \(rows 11"
+    ):
+        needs.features_of(frame, first_row=10)

@@ -82,7 +82,8 @@ def _range(pattern: str, columns: Sequence[str], what: str) -> list[str]:
 
 def check_present(wanted: Sequence[str], columns: Sequence[str]) -> None:
     """Refuse a table that lacks a column."""
-    missing = [name for name in wanted if name not in columns]
+    there = set(columns)
+    missing = [name for name in wanted if name not in there]
     if missing:
         raise DataError(
             f"table must have the column(s) {listed(missing)}; got none of that name"
@@ -95,7 +96,8 @@ def column_order(
 ) -> list[int]:
     """Places of the features of a model among columns; one that it does not know is refused unless it is ignored."""
     check_present(feature_names, columns)
-    unknown = [name for name in columns if name not in {*feature_names, *ignore}]
+    known = {*feature_names, *ignore}
+    unknown = [name for name in columns if name not in known]
     if unknown and not ignore_unknown:
         raise DataError(
             f"columns must be known from training; got unknown column(s) {listed(unknown)}. "

@@ -213,6 +213,11 @@ class NpzTable:
         if "Y" not in self.arrays:
             raise DataError(f"npz must hold the labels as Y; got {listed(self.arrays)} ({str(self.source)!r}). Add Y.")
         labels = self.arrays["Y"]
+        if labels.ndim not in (1, 2):
+            raise DataError(
+                f"Y must have 2 dimensions; got {labels.ndim} ({str(self.source)!r}). One row per sample, one column "
+                "per label."
+            )
         names = self.first("label_names", "species_names")
         table = labels if labels.ndim == 2 else labels.reshape(len(labels), -1)
         if names is None:
@@ -379,6 +384,8 @@ def _parse_delimited(
     text: str, source: Path, delimiter: str, decimal: str, text_columns: Iterable[str]
 ) -> pd.DataFrame:
     header = _check_rectangular(text, source, delimiter)
+    if len(header) == 1:
+        text = text.lstrip("\n").removesuffix("\n")  # what stands before the header, or ends the last line, is no row
     check_unique_columns([name for name in header if name], source)
     try:
         return pd.read_csv(
@@ -388,6 +395,7 @@ def _parse_delimited(
             skipinitialspace=True,
             index_col=False,
             low_memory=False,  # column types must come from the whole column
+            skip_blank_lines=len(header) > 1,  # in one column an empty line is a row with an empty cell
             dtype=dict.fromkeys(set(text_columns) & set(header), "str"),
         )
     except ValueError as error:  # whatever pandas alone finds wrong
@@ -454,6 +462,11 @@ def _npz_features(arrays: dict[str, NDArray[Any]], source: Path) -> NDArray[Any]
             features.check_format(full_check=True)
         except (ValueError, IndexError, TypeError) as error:
             raise _unreadable(source, error) from error
+    for key, array in {"X": features, "Y": arrays.get("Y")}.items():
+        if array is not None and array.dtype.kind not in "biufUSO":
+            raise DataError(
+                f"{key} must hold numbers; got {array.dtype} ({str(source)!r}). Turn dates and records into numbers."
+            )
     if features.ndim != 2:
         raise DataError(f"X must have 2 dimensions; got {features.ndim} ({str(source)!r}). One row per sample.")
     return features

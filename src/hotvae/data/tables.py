@@ -743,6 +743,13 @@ def _label_values(columns: pd.DataFrame, presence: bool) -> NDArray[np.float64]:
             values[:, i] = _numbers_of_text(str(name), column, presence)
     if not presence:
         return values
+    endless = np.isinf(values)
+    if endless.any():
+        first = int(np.flatnonzero(endless.any(axis=0))[0])
+        raise DataError(
+            f"counts must be finite; got infinity in column {str(dense.columns[first])!r} "
+            f"(rows {listed(np.flatnonzero(endless[:, first]))}). Correct these cells."
+        )
     negative = values < 0
     if negative.any():
         first = int(np.flatnonzero(negative.any(axis=0))[0])

@@ -247,6 +247,13 @@ class Applicability:
         """Say which columns (see ``names``) have values beyond the range of training, for each row."""
         return self._beyond(_scaled(self.scaler, table))
 
+    def columns_far(self, table: Any) -> NDArray[np.bool_]:
+        """Say which columns have values that are far out: beyond training by more than five times its range."""
+        scaled = _scaled(self.scaler, table)
+        reach = 5 * np.maximum(self.high - self.low, 1.0)
+        far: NDArray[np.bool_] = (scaled < self.low - reach) | (scaled > self.high + reach)
+        return far
+
     def _beyond(self, scaled: Floats) -> NDArray[np.bool_]:
         slack = 1e-9  # the way through the scaler and back rounds
         beyond: NDArray[np.bool_] = (scaled < self.low - slack) | (scaled > self.high + slack)

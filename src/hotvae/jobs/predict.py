@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from hotvae.checkpoint import locked
 from hotvae.data.frames import write_table
 from hotvae.errors import ConfigError, DataError, DataWarning, listed
 from hotvae.estimators.base import LabelClassifier
@@ -220,25 +221,28 @@ def predict_table(
         return PredictionRun(files, n_rows, len(columns), first, cut, lists=lists, n_outside=watch.n_outside)
     if given is not None and model.target_ != "labels":
         raise ConfigError(f"--given must go with a model of labels; got one of classes ({model_folder}). Leave it out.")
-    needs = TableNeeds.of_model(model)
-    places = None
-    if source.suffix.lower() == ".npz":
-        features, ids = needs.read_features(source, id_column=id_column, ignore_unknown=ignore_unknown)
-    else:
-        frame = needs.read_rows(source, id_column=id_column, sheet=sheet, encoding=encoding, decimal=decimal)
-        features, ids = needs.features_of(frame, id_column=id_column, ignore_unknown=ignore_unknown, source=source.name)
-        places = needs.places_of(frame)
-    labels = None if given is None else needs.read_given(given, ids, encoding=encoding, decimal=decimal)
-    probs = predict_rows(model, features, labels)
-    front = watch.look(features, places)
-    watch.warn()
-    write_table(prediction_table(ids, probs, columns, front), target)
-    if calls_out is not None:
-        write_table(prediction_table(ids, watch.calls(probs), columns, places), calls_out)
-    if cut is not None and binary_out is not None:
-        write_table(prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns, places), binary_out)
-    if lists is not None and list_out is not None:
-        write_table(prediction_table(ids, lists.of(model, features, labels), columns, places), list_out)
+    with locked(target):
+        needs = TableNeeds.of_model(model)
+        places = None
+        if source.suffix.lower() == ".npz":
+            features, ids = needs.read_features(source, id_column=id_column, ignore_unknown=ignore_unknown)
+        else:
+            frame = needs.read_rows(source, id_column=id_column, sheet=sheet, encoding=encoding, decimal=decimal)
+            features, ids = needs.features_of(
+                frame, id_column=id_column, ignore_unknown=ignore_unknown, source=source.name
+            )
+            places = needs.places_of(frame)
+        labels = None if given is None else needs.read_given(given, ids, encoding=encoding, decimal=decimal)
+        probs = predict_rows(model, features, labels)
+        front = watch.look(features, places)
+        watch.warn()
+        write_table(prediction_table(ids, probs, columns, front), target)
+        if calls_out is not None:
+            write_table(prediction_table(ids, watch.calls(probs), columns, places), calls_out)
+        if cut is not None and binary_out is not None:
+            write_table(prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns, places), binary_out)
+        if lists is not None and list_out is not None:
+            write_table(prediction_table(ids, lists.of(model, features, labels), columns, places), list_out)
     is_given = np.zeros(probs.shape, dtype=bool) if labels is None else ~np.isnan(labels)
     counts = int(is_given.sum()), int(is_given.any(axis=1).sum())
     return PredictionRun(files, len(probs), len(columns), str(ids.name), cut, *counts, lists, watch.n_outside)
@@ -262,6 +266,7 @@ class _Watch:
         self.sets = None if known is None or model.target_ != "labels" else known.sets
         self.n_rows, self.n_outside = 0, None if self.area is None else 0
         self._beyond = np.zeros(0 if self.area is None else len(self.area.names), dtype=np.int64)
+        self._n_far, self._far_columns, self._first_far = 0, np.zeros_like(self._beyond), 0
         if wanted and self.area is None:
             raise ConfigError(
                 "--trust must go with a model that knows its training rows; got one without. Train a table anew with "
@@ -274,6 +279,11 @@ class _Watch:
             return places
         ready = self.model._read(_without_names(self.model, features))
         near = self.area.judge(ready)
+        far = self.area.columns_far(ready)
+        if far.any() and not self._n_far:
+            self._first_far = self.n_rows + int(np.flatnonzero(far.any(axis=1))[0])
+        self._n_far += int(far.any(axis=1).sum())
+        self._far_columns += far.sum(axis=0)
         self.n_rows += len(near.inside)
         self.n_outside += int((~near.inside).sum())
         self._beyond += self.area.columns_beyond(ready).sum(axis=0)
@@ -298,7 +308,16 @@ class _Watch:
         return words
 
     def warn(self) -> None:
-        """Say so where many rows are too far away."""
+        """Say so where many rows are too far away, or any value is far out."""
+        if self._n_far and self.area is not None:
+            names = [self.area.names[i] for i in np.argsort(-self._far_columns, kind="stable") if self._far_columns[i]]
+            warnings.warn(
+                f"values must be like those of training; got {self._n_far:,} of {self.n_rows:,} rows (the first: row "
+                f"{self._first_far}) with values far beyond them in {listed(names)}. A code for missing, such as "
+                "-9999? Leave such cells empty.",
+                DataWarning,
+                stacklevel=3,
+            )
         if not self.n_outside or self.area is None or self.n_outside <= _MANY * self.n_rows:
             return
         most = [self.area.names[i] for i in np.argsort(-self._beyond, kind="stable")[:3] if self._beyond[i]]
@@ -337,8 +356,30 @@ def check_out(paths: Iterable[Path], force: bool) -> None:
 
 
 def predict_rows(model: LabelClassifier, features: Any, given: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Predict features, and labels given beforehand, as :class:`TableNeeds` reads them."""
-    return model.predict_proba(_without_names(model, features), given)
+    """Predict features, and labels given beforehand, as :class:`TableNeeds` reads them.
+
+    Raises
+    ------
+    DataError
+        Values so large that no probability comes out.
+    """
+    probs = model.predict_proba(_without_names(model, features), given)
+    unknown = np.flatnonzero(~np.isfinite(probs).all(axis=1))
+    if unknown.size:
+        raise DataError(
+            f"values must be within reach of the model; got no probability for row(s) {listed(unknown)}"
+            f"{_largest(features, int(unknown[0]))}. Correct these cells, or leave them empty."
+        )
+    return probs
+
+
+def _largest(features: Any, row: int) -> str:
+    """Name the largest values of a row."""
+    if not isinstance(features, pd.DataFrame):
+        return ""
+    numbers = pd.to_numeric(features.iloc[row], errors="coerce").dropna()
+    most = numbers[numbers.abs().sort_values(ascending=False, kind="stable").index[:3]]
+    return f", whose largest values are {', '.join(f'{name!r} = {value:g}' for name, value in most.items())}"
 
 
 def sample_rows(model: LabelClassifier, features: Any, n_draws: int, seed: int) -> Iterator[NDArray[Any]]:
@@ -454,7 +495,7 @@ def predict_stream(
         file = pyarrow.parquet.ParquetFile(source)
     except (OSError, pyarrow.ArrowException) as error:
         raise DataError(f"table must be a readable Parquet file; got {str(source)!r} ({error}). Check it.") from error
-    with file:
+    with file, locked(target):
         n_rows = file.metadata.num_rows
         if n_rows == 0:
             raise DataError(f"table must have at least 1 row; got 0 rows in {str(source)!r}. Check the file.")
@@ -486,17 +527,19 @@ def predict_stream(
                     write_table(prediction_table(ids, predict_rows(model, features), columns, front), piece)
             if progress is not None:
                 progress(min(start + rows_at_once, n_rows), n_rows)
-    finished = [parts / f"{number:06d}.parquet" for number in range(n_parts)]
-    _join_parts(finished, target, None, len(columns))
-    if binary_out is not None and threshold is not None:
-        cut = threshold
-        _join_parts(finished, Path(binary_out), lambda probs: apply_thresholds(probs, cut).astype("int8"), len(columns))
-    if calls_out is not None and watch is not None:
-        _join_parts(finished, Path(calls_out), watch.calls, len(columns))
-    if lists is not None and list_out is not None:
-        own = [part.with_suffix(".list.parquet") for part in finished]
-        _join_parts(own, Path(list_out), None, len(columns))
-    shutil.rmtree(parts)
+        finished = [parts / f"{number:06d}.parquet" for number in range(n_parts)]
+        _join_parts(finished, target, None, len(columns))
+        if binary_out is not None and threshold is not None:
+            cut = threshold
+            _join_parts(
+                finished, Path(binary_out), lambda probs: apply_thresholds(probs, cut).astype("int8"), len(columns)
+            )
+        if calls_out is not None and watch is not None:
+            _join_parts(finished, Path(calls_out), watch.calls, len(columns))
+        if lists is not None and list_out is not None:
+            own = [part.with_suffix(".list.parquet") for part in finished]
+            _join_parts(own, Path(list_out), None, len(columns))
+        shutil.rmtree(parts)
     return int(n_rows)
 
 

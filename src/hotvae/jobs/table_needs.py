@@ -177,6 +177,12 @@ class TableNeeds:
         columns = [str(column) for column in frame.columns]
         ids: pd.Index[Any] = pd.RangeIndex(first_row, first_row + len(frame), name="row")
         if wanted_id in columns:
+            missing = np.flatnonzero(frame[wanted_id].isna())
+            if missing.size:
+                raise DataError(
+                    f"ids must be known for every row; got missing ones in column {wanted_id!r} "
+                    f"(rows {listed(missing + first_row)} of {source}). Fill them in."
+                )
             ids = pd.Index(frame[wanted_id].astype("str"), name=wanted_id)
         elif id_column is not None:
             raise DataError(f"id column must be in the table; got {id_column!r} ({source}). Check the spelling.")
