@@ -273,7 +273,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 continue
             cell = key | measure(name, fold, options.seed, options.effort)
             asked = ["--sets", name, "--effort", options.effort, "--seed", str(options.seed)]
-            measured: dict[str, Any] = provenance(options.seed)  # type: ignore[no-untyped-call]
+            measured: dict[str, Any] = provenance(options.seed)
             cell |= measured | {"command": shlex.join(["python", "-m", "paper.trust", *asked])}
             cells = [kept for kept in cells if kept not in same] + [cell]
             write_text(options.results, json.dumps({"cells": cells}, indent=1) + "\n")
