@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_of_bytes
 from safetensors.torch import save as bytes_of_tensors
@@ -162,8 +163,8 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], m
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(metadata)
     # One entry: safetensors writes several in an order that differs from run to run.
-    sealed = json.dumps({"sha256": _digest_of_tensors(owned, text), "notes": text})
-    content = bytes_of_tensors(owned, metadata={"json": sealed})
+    sealed = {"sha256": _digest_of_tensors(owned, text), "notes": json.loads(text)}
+    content = bytes_of_tensors(owned, metadata={"json": json.dumps(sealed)})
     try:
         with temporary.open("xb") as file:
             file.write(content)
@@ -203,10 +204,10 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], Any]:
     tensors, entries = _tensors_and_notes(content, path)
     try:
         sealed = json.loads(entries.get("json", "null"))
-        digest, text = (sealed["sha256"], sealed["notes"]) if isinstance(sealed, dict) else ("", "")
-        if digest != _digest_of_tensors(tensors, str(text)):
+        digest, notes = (sealed["sha256"], sealed["notes"]) if isinstance(sealed, dict) else ("", None)
+        if digest != _digest_of_tensors(tensors, json.dumps(notes)):
             raise _unreadable(path, "its content does not match its checksum")
-        return tensors, json.loads(text)
+        return tensors, notes
     except (ValueError, KeyError) as error:
         raise _unreadable(path, error) from error
 
@@ -226,7 +227,8 @@ def _digest_of_tensors(tensors: Mapping[str, Tensor], text: str) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        digest.update(tensor.contiguous().numpy().tobytes())
+        raw = tensor.reshape(-1).clone(memory_format=torch.contiguous_format)  # one number may have a stride of 0
+        digest.update(raw.view(torch.uint8).numpy())  # type: ignore[arg-type]
     return digest.hexdigest()
 
 

@@ -25,8 +25,12 @@ RowKind = Literal["numbers", "tokens", "ordered tokens"]
 # --- checks ----------------------------------------------------------------------------------------------
 
 
-def require_count(name: str, value: Any, least: int = 1) -> int:
-    """Return a whole number of at least ``least``.
+MOST_THREADS = 1024
+"""More threads than any machine of ours has cores; a million of them would bring the process down."""
+
+
+def require_count(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """Return a whole number of at least ``least``, and of at most ``most`` where there is a limit.
 
     Examples
     --------
@@ -37,6 +41,7 @@ def require_count(name: str, value: Any, least: int = 1) -> int:
     """
     whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
     _require(name, value, whole, f"be a whole number of at least {least}")
+    _require(name, value, most is None or int(value) <= most, f"be a whole number of at most {most}")
     return int(value)
 
 

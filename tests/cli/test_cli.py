@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from hotvae import load_model
 from hotvae.cli import main
 from hotvae.errors import DataWarning
 
@@ -65,7 +64,7 @@ def test_unexpected_exception__is_not_hidden(folder, monkeypatch):
     def broken(path):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("hotvae.jobs.info.load_model", broken)
+    monkeypatch.setattr("hotvae.jobs.info.load_folder", broken)
     with pytest.raises(ZeroDivisionError, match="a bug"):
         main(["info", str(folder / "model")])
 
@@ -76,9 +75,9 @@ def test_warnings__repeated__are_shown_once_and_filters_are_given_back(folder, m
     def warned(path):
         for _ in range(2):
             warnings.warn("twice\n  over", DataWarning, stacklevel=1)
-        return load_model(path)
+        return load_folder(path)
 
-    monkeypatch.setattr("hotvae.jobs.info.load_model", warned)
+    monkeypatch.setattr("hotvae.jobs.info.load_folder", warned)
     before = list(warnings.filters)
     assert run("info", folder / "model")[2] == "warning: twice over\n"
     assert list(warnings.filters) == before

@@ -85,6 +85,7 @@ def test_read_settings__empty_yaml__is_no_settings(tmp_path):
         ("run.ini", "", "config must end in .toml, .yaml or .yml; got 'run.ini'"),
         ("run.toml", "epochs = = 3", "config must be well-formed TOML; got .*line 1.* \\(run.toml\\)"),
         ("run.yaml", "a: [1", "config must be well-formed YAML; got .*line 1.* \\(run.yaml\\)"),
+        ("run.yaml", "seed: 1\nepochs: 2\nseed: 3\n", "well-formed YAML; got 'seed' more than once"),
         ("run.yaml", "- a\n- b\n", "config must hold names and values; got list"),
     ],
 )

@@ -91,3 +91,66 @@ def test_train_data__mistakes__one_line_errors(arguments, message, capsys):
 def test_train_data__eucalypts__runs(tmp_path, capsys):
     assert main(["train", "--data", "eucalypts_grampians", "--out", str(tmp_path / "m"), *QUICK]) == 0
     assert "on the test rows" in capsys.readouterr().out
+
+
+def small_table(path, n_rows=40):
+    rows = "".join(f"{i},{i % 2},{(i // 2) % 2}\n" for i in range(n_rows))
+    path.write_text("depth,sp_owl,sp_wren\n" + rows)
+    return str(path)
+
+
+def refused(capsys, *arguments):
+    assert main([str(argument) for argument in arguments]) == 2
+    printed = capsys.readouterr()
+    assert "Traceback" not in printed.err
+    return printed.err.splitlines()[-1]
+
+
+def test_train__fold_with_a_table__is_refused(tmp_path, capsys):
+    table = small_table(tmp_path / "t.csv")
+    said = refused(capsys, "train", table, "--labels", "sp_*", "--fold", 2, "--out", tmp_path / "m", *QUICK)
+    assert "fold must go with a named data set (--data); got 2 and a table" in said
+
+
+def test_train__validation_is_the_table__is_refused(tmp_path, capsys):
+    table, copy = small_table(tmp_path / "t.csv"), small_table(tmp_path / "copy.csv")
+    for other in (table, copy):
+        arguments = ["train", table, "--labels", "sp_*", "--validation", other, "--out", tmp_path / "m", *QUICK]
+        assert "validation must have rows of its own; got " in refused(capsys, *arguments)
+
+
+def test_train__a_million_threads__are_refused(tmp_path, capsys):
+    table = small_table(tmp_path / "t.csv")
+    said = refused(capsys, "train", table, "--labels", "sp_*", "--threads", 1_000_000, "--out", tmp_path / "m", *QUICK)
+    assert "n_threads must be a whole number of at most 1024; got 1000000" in said
+
+
+def test_train__out_that_cannot_be__is_refused_before_training(tmp_path, capsys, monkeypatch):
+    table = small_table(tmp_path / "t.csv")
+    monkeypatch.setattr("hotvae.jobs.train.read_job", lambda *_, **__: pytest.fail("read before it was refused"))
+    said = refused(capsys, "train", table, "--labels", "sp_*", "--out", tmp_path / ("m" * 300), *QUICK)
+    assert "File name too long" in said
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    said = refused(capsys, "train", table, "--labels", "sp_*", "--out", tmp_path / "loop", *QUICK)
+    assert "must not be a link to itself" in said
+
+
+def test_train__out_through_a_link__is_saved_where_it_leads(tmp_path):
+    table = small_table(tmp_path / "t.csv")
+    (tmp_path / "first").mkdir()
+    (tmp_path / "latest").symlink_to(tmp_path / "first")
+    for _ in range(2):
+        assert main(["train", table, "--labels", "sp_*", "--out", str(tmp_path / "latest"), *QUICK]) == 0
+    assert (tmp_path / "latest").is_symlink()
+    assert list(load_model(tmp_path / "first").label_names_) == ["sp_owl", "sp_wren"]
+
+
+def test_train__disk_fills_up__is_one_sentence(tmp_path, capsys, monkeypatch):
+    table = small_table(tmp_path / "t.csv")
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("hotvae.checkpoint.os.fsync", full)
+    said = refused(capsys, "train", table, "--labels", "sp_*", "--out", tmp_path / "m", *QUICK)
+    assert "No space left on device" in said

@@ -4,6 +4,7 @@ Each command has a file of its own: it parses, calls one function of :mod:`hotva
 is imported inside the commands, so that ``hotvae --help`` answers at once.
 """
 
+import io
 import os
 import sys
 import warnings
@@ -33,7 +34,6 @@ from hotvae.errors import DataWarning, HotVAEError
 
 # UsageError and what stands above it; typer brings its own copy of click or click itself, version by version.
 _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
-_FILE_PROBLEMS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
 
 app = typer.Typer(
     name="hotvae",
@@ -91,6 +91,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # (measured on 2 busy cores: 30 s an epoch instead of 3); a short spin keeps the gain on an idle one.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without × says ? rather than nothing
     try:
         with _one_line_warnings():
             command = typer.main.get_command(app)
@@ -99,8 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(problem.format_message())  # type: ignore[attr-defined]  # every click exception has it
     except HotVAEError as error:
         return _fail(str(error))
-    except _FILE_PROBLEMS as error:
-        return _fail(f"{error.strerror}: {error.filename}" if error.filename else str(error))
+    except OSError as error:  # no such file, no right to it, no room
+        return _fail(f"{error.strerror}: {error.filename}" if error.filename else error.strerror or str(error))
     return code if isinstance(code, int) else 0
 
 

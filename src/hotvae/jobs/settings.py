@@ -157,8 +157,19 @@ def _parse_toml(text: str, source: Path) -> Any:
 def _parse_yaml(text: str, source: Path) -> Any:
     import yaml  # here, so that `hotvae --help` need not wait for it
 
+    class Unique(yaml.SafeLoader):
+        """Refuses a name that stands twice, of which the last would win."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            found: dict[Any, Any] = super().construct_mapping(node, deep)
+            names = [key.value for key, _ in node.value]
+            if len(found) < len(names):
+                twice = listed(sorted({str(name) for name in names if names.count(name) > 1}))
+                raise yaml.YAMLError(f"{twice} more than once")
+            return found
+
     try:
-        return yaml.safe_load(text) or {}
+        return yaml.load(text, Unique) or {}  # a safe loader
     except yaml.YAMLError as error:
         raise _malformed("YAML", source, error) from error
 

@@ -5,7 +5,9 @@ alike: features by name and kind, in any order; labels, ids, coordinates, groups
 passed over.
 """
 
+import filecmp
 import math
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hotvae.checkpoint import check_replaceable, json_ready
+from hotvae.checkpoint import check_replaceable, json_ready, real_folder
 from hotvae.config import require_share
 from hotvae.data.catalog import load
 from hotvae.data.dataset import (
@@ -235,7 +237,22 @@ def read_job(
     """
     if table is None:
         return _catalog_job(model, settings, draw)
+    if settings.fold:
+        raise ConfigError(
+            f"fold must go with a named data set (--data); got {settings.fold} and a table. Leave it out."
+        )
+    if settings.validation is not None:
+        _check_other_rows(Path(table), Path(settings.validation))
     return _table_job(model, Path(table), settings, draw, tell)
+
+
+def _check_other_rows(table: Path, validation: Path) -> None:
+    """Refuse to choose by the rows that are learned from."""
+    if table.is_file() and validation.is_file() and filecmp.cmp(table, validation, shallow=False):
+        raise ConfigError(
+            f"validation must have rows of its own; got {str(validation)!r}, the same as the table. Leave it out: rows "
+            "are then held out."
+        )
 
 
 def give_graph(model: LabelClassifier, settings: TrainSettings, job: Job) -> None:
@@ -314,7 +331,16 @@ def _checked_out(out: str | None) -> str:
         raise ConfigError("out must name the folder of the model; got none. Pass --out MODEL.")
     if Path(out).name in ("", ".."):
         raise ConfigError(f"out must be a folder with a name; got {out!r}. Pass --out my_model.")
-    check_replaceable(out)
+    folder = real_folder(out)
+    check_replaceable(folder)
+    try:  # now, and not after hours of training
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}."):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"out must be a place one can write to; got {out!r} ({error.strerror or error}). Choose another folder."
+        ) from error
     return out
 
 

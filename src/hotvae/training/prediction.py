@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from hotvae.config import require_count
+from hotvae.config import MOST_THREADS, require_count
 from hotvae.errors import ConfigError
 from hotvae.features.tokens import TokenRows
 
@@ -134,7 +134,7 @@ def torch_threads(n_threads: int | None) -> Iterator[None]:
         When the number is not 1 or more.
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(before if n_threads is None else require_count("n_threads", n_threads))
+    torch.set_num_threads(before if n_threads is None else require_count("n_threads", n_threads, most=MOST_THREADS))
     try:
         yield
     finally:

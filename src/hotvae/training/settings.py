@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, get_args
 
 from sklearn.base import BaseEstimator
 
-from hotvae.config import require_choice, require_count, require_number, require_share
+from hotvae.config import MOST_THREADS, require_choice, require_count, require_number, require_share
 from hotvae.metrics import METRICS
 from hotvae.training.progress import Style
 
@@ -87,7 +87,7 @@ class Training(BaseEstimator):
         for name, least in (("max_epochs", 1), ("batch_size", 1), ("patience", 0)):
             require_count(name, getattr(self, name), least)
         if self.n_threads is not None:
-            require_count("n_threads", self.n_threads)
+            require_count("n_threads", self.n_threads, most=MOST_THREADS)
         require_number("learning_rate", self.learning_rate, above=True)
         for name in ("weight_decay", "warmup_epochs", "clip_norm"):
             require_number(name, getattr(self, name))
