@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from hotvae.checkpoint import load_folder
 from hotvae.cli import main
 from hotvae.errors import DataWarning
 
