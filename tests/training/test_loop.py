@@ -432,7 +432,7 @@ def test_fit_network__settings_that_are_numbers_of_numpy__are_the_same_run(tmp_p
 
 def test_fit_network__state_file_of_another_kind__refused(tmp_path):
     save_file({"weight": torch.ones(1)}, tmp_path / "state")
-    with pytest.raises(TrainingError, match="another run's"):
+    with pytest.raises(ModelError, match="does not match its checksum"):
         fit_hotvae(state_file=tmp_path / "state")
 
 
