@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from hotvae.checkpoint import load_folder
 from hotvae.cli import main
 from hotvae.errors import DataWarning
+from hotvae.estimators.registry import model_of_folder
 
 
 def test_help__fresh_process__imports_nothing_heavy():
@@ -62,10 +62,10 @@ def test_model__missing_or_foreign_folder__is_refused(folder, tmp_path, fails, c
 
 
 def test_unexpected_exception__is_not_hidden(folder, monkeypatch):
-    def broken(path):
+    def broken(*stored):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("hotvae.jobs.info.load_folder", broken)
+    monkeypatch.setattr("hotvae.jobs.info.model_of_folder", broken)
     with pytest.raises(ZeroDivisionError, match="a bug"):
         main(["info", str(folder / "model")])
 
@@ -73,12 +73,12 @@ def test_unexpected_exception__is_not_hidden(folder, monkeypatch):
 def test_warnings__repeated__are_shown_once_and_filters_are_given_back(folder, monkeypatch, run):
     import warnings
 
-    def warned(path):
+    def warned(*stored):
         for _ in range(2):
             warnings.warn("twice\n  over", DataWarning, stacklevel=1)
-        return load_folder(path)
+        return model_of_folder(*stored)
 
-    monkeypatch.setattr("hotvae.jobs.info.load_folder", warned)
+    monkeypatch.setattr("hotvae.jobs.info.model_of_folder", warned)
     before = list(warnings.filters)
     assert run("info", folder / "model")[2] == "warning: twice over\n"
     assert list(warnings.filters) == before
