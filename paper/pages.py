@@ -12,7 +12,7 @@ from typing import Any
 from hotvae.checkpoint import write_text
 from hotvae.errors import DataError
 from paper.communities import communities_page
-from paper.experiments import EXPERIMENTS, Experiment, searched_sets
+from paper.experiments import EXPERIMENTS, HOTVAE_ROWS, Experiment, searched_sets
 from paper.facts import paper, printed
 from paper.figures import save_figure, series_figure
 from paper.notes import cost_note
@@ -237,16 +237,24 @@ def _table_sentences(
 ) -> list[str]:
     title = titles.get(first, first)
     sentences = []
-    wins, ties, losses = counted(verdicts.values())
-    if wins + ties + losses:
-        n_rivals = len({rival for (rival, _, _), each in verdicts.items() if each is not None})
-        n_sets = len({data for (_, data, _), each in verdicts.items() if each is not None})
-        n_open = list(verdicts.values()).count(None)  # without a sign in the tables, they would pass for ties
-        sentences.append(
-            f"{title} against {plural(n_rivals, 'rival')} on {plural(n_sets, 'set')} in ebF1, miF1, maF1 and HA: "
-            f"{plural(wins, 'win')}, {plural(ties, 'tie')}, {losses} {'loss' if losses == 1 else 'losses'}"
-            + (f"; {n_open} not compared yet." if n_open else ".")
-        )
+    parts = {row.name for row in HOTVAE_ROWS if row.of}
+    of_parts, of_rivals = (
+        {key: each for key, each in verdicts.items() if (key[0] in parts) is own} for own in (True, False)
+    )
+    for some in (of_rivals, of_parts):
+        wins, ties, losses = counted(some.values())
+        n_open = list(some.values()).count(None)  # without a sign in the tables, they would pass for ties
+        if wins + ties + losses:
+            n_others = len({rival for (rival, _, _), each in some.items() if each is not None})
+            n_sets = len({data for (_, data, _), each in some.items() if each is not None})
+            others = f"{n_others} parts of itself alone" if some is of_parts else plural(n_others, "rival")
+            sentences.append(
+                f"{title} against {others} on {plural(n_sets, 'set')} in ebF1, miF1, maF1 and HA: "
+                f"{plural(wins, 'win')}, {plural(ties, 'tie')}, {losses} {'loss' if losses == 1 else 'losses'}"
+                + (f"; {n_open} not compared yet." if n_open else ".")
+            )
+        elif n_open and some is of_rivals:
+            sentences.append(f"{title} has not been compared with any rival row by row yet ({n_open} comparisons).")
     above: list[str] = []
     below: list[str] = []
     for data, split in sets:
@@ -276,7 +284,7 @@ def _table_sentences(
             behind.append(f"on {data} behind {joined(ahead)}")
     if behind:
         sentences.append(f"Significant losses: {'; '.join(behind)}.")
-    elif wins + ties:
+    elif of_rivals and None not in of_rivals.values():
         sentences.append("No rival is significantly ahead on any cell.")
     plain = counted(each for (rival, _, _), each in verdicts.items() if rival == "plain")
     ratios = [

@@ -89,6 +89,18 @@ def test_page__measure_that_was_not_compared__is_no_tie(store, tmp_path):
     assert ": 1 win, 1 tie, 1 loss; 1 not compared yet." in page(store, tmp_path)
 
 
+def test_page__parts_of_the_model__are_no_rivals(store, tmp_path):
+    path = store.folder / "paired.json"
+    told = json.loads(path.read_text())
+    told["pairs"]["tables/yeast/0/base alone"] = told["pairs"].pop("tables/yeast/0/mpvae")
+    path.write_text(json.dumps(told))
+    store.append(line(Cell("tables", "base alone", "hotvae", "yeast"), metrics={"macro_f1": 0.4}))
+    text = page(store, tmp_path)
+    assert "HOT-VAE against 1 rival" not in text
+    assert "HOT-VAE has not been compared with any rival row by row yet (4 comparisons)." in text
+    assert "No rival is significantly ahead" not in text
+
+
 def test_page__nearly_reached__enough_digits_to_see_it(store, tmp_path):
     """The paper prints .7947 for yeast: .7946 must not read as 0.795, paper 0.795."""
     for seed in range(3):
