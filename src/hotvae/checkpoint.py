@@ -225,10 +225,8 @@ def _digest_of_tensors(tensors: Mapping[str, Tensor], text: str) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        # A copy: the stride of a single number may be 0, as which it passes for contiguous but has no bytes to show.
-        flat = tensor.reshape(-1).clone(memory_format=torch.contiguous_format)
-        raw: Any = flat.view(torch.uint8).numpy()
-        digest.update(raw)
+        raw = tensor.reshape(-1).clone(memory_format=torch.contiguous_format)  # one number may have a stride of 0
+        digest.update(raw.view(torch.uint8).numpy())  # type: ignore[arg-type]
     return digest.hexdigest()
 
 
