@@ -179,6 +179,21 @@ def test_read_tensors__other_content_under_the_old_checksum__says_so(tmp_path, c
         read_tensors(tmp_path / "state")
 
 
+def test_tensors__many__come_in_the_order_of_their_names(tmp_path):
+    names = [f"layers.{i}" for i in range(9)]
+    content = {name: torch.ones(1) for name in names[::-1]}
+    write_tensors(tmp_path / "state", content, None)
+    save_folder(tmp_path / "model", {"kind": "demo"}, content)
+    assert list(read_tensors(tmp_path / "state")[0]) == list(load_folder(tmp_path / "model")[1]) == names
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (3, 1), (0, 2), ()])
+def test_tensor_file__strides_of_zero__same_bits_again(tmp_path, shape):
+    spread = torch.tensor(2.5, dtype=torch.float64).expand(shape)
+    write_tensors(tmp_path / "state", {"a": spread}, None)
+    assert torch.equal(read_tensors(tmp_path / "state")[0]["a"], spread)
+
+
 def test_tensor_file__metadata_that_is_not_json__nothing_written(tmp_path):
     with pytest.raises(TypeError):
         write_tensors(tmp_path / "state", {}, {1, 2})

@@ -214,11 +214,12 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], Any]:
 
 def _tensors_and_notes(content: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
-        tensors = tensors_of_bytes(content)
+        found = tensors_of_bytes(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise _unreadable(path, error) from error
-    return tensors, header.get("__metadata__", {})
+    # They come in any order, another one each time; shapes of layers are read off in theirs.
+    return {name: found[name] for name in sorted(found)}, header.get("__metadata__", {})
 
 
 def _digest_of_tensors(tensors: Mapping[str, Tensor], text: str) -> str:
