@@ -26,6 +26,7 @@ from hotvae.cli import (
     info,
     models,
     predict,
+    serve,
     train,
     tune,
 )
@@ -65,6 +66,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("annotate")(annotate.annotate)
 app.command("grid")(grid.grid)
 app.command("map")(map_command.map_)
+app.command("serve")(serve.serve)
 app.command("info")(info.info)
 app.command("models")(models.models)
 app.command("tune")(tune.tune)
