@@ -7,6 +7,7 @@ passed over.
 
 import filecmp
 import math
+import shutil
 import tempfile
 import time
 import warnings
@@ -40,6 +41,7 @@ from hotvae.graph import edge_list_graph, phylogeny_graph, read_edges
 from hotvae.jobs.settings import TrainSettings, model_of_recipe
 from hotvae.jobs.table_needs import TableNeeds
 from hotvae.metrics import brier_score, label_auc, label_average_precision, log_loss, macro_f1
+from hotvae.training.ranks import ALONE, Ranks, shared
 
 TREE_SUFFIXES = (".nwk", ".newick", ".tree", ".tre")
 DEFAULT_RELATIVES = 5
@@ -96,7 +98,11 @@ def state_file(out: str | Path) -> Path:
 def remove_state(state: Path) -> None:
     """Remove what a run that was interrupted, or has ended, left behind: a file, or a folder of fitted members."""
     if state.is_dir():
-        for file in (*state.glob("*.safetensors*"), state / "run"):  # with what was half written when it was killed
+        shutil.rmtree(state / "sampled", ignore_errors=True)
+        if (state / "sampled.state").exists():
+            remove_state(state / "sampled.state")
+        # With what was half written when it was killed.
+        for file in (*state.glob("*.safetensors*"), *state.glob(".*.safetensors.*"), state / "run"):
             file.unlink(missing_ok=True)
         if not any(state.iterdir()):  # another's files stay
             state.rmdir()
@@ -110,6 +116,8 @@ def train(
     *,
     command: str | None = None,
     tell: Tell | None = None,
+    rows: pd.DataFrame | None = None,
+    ranks: Ranks = ALONE,
 ) -> TrainRun:
     r"""Train a classifier on a table in a file, or on a named data set, and save it.
 
@@ -124,6 +132,11 @@ def train(
         Noted in the model.
     tell : callable, optional
         Called with what became of every column of the table, before anything is learned.
+    rows : DataFrame, optional
+        Rows of the table, where they have been read already; all rows by default.
+    ranks : Ranks, optional
+        Processes that share the training of a network, of which this is one; all call this alike, and the first
+        writes the model.
 
     Returns
     -------
@@ -152,12 +165,18 @@ def train(
     >>> run.n_train, run.split, sorted(entry.name for entry in folder.iterdir())
     (60, '3 folds of single rows', ['model', 'sites.csv'])
     """
-    out = _checked_out(settings.out)
+    out = checked_out(settings.out)
     model = new_model(settings)
-    job = read_job(model, settings, table, tell=tell)
+    if ranks.size > 1 and model.holds_out_itself:
+        raise ConfigError(
+            f"a training that {ranks.size} processes share must stream, or train a network; got neither. Pass "
+            "--stream, or --recipe network."
+        )
+    job = read_job(model, settings, table, tell=tell, rows=rows)
     state = state_file(out)
-    if not settings.resume:
+    if not settings.resume and ranks.is_first:
         remove_state(state)
+    ranks.wait()
     resumed = state.exists()
     model.change_settings(progress="silent" if settings.quiet else "auto", state_file=state)
     give_graph(model, settings, job)
@@ -165,7 +184,8 @@ def train(
         model.set_params(validation_fraction=0.0)
     started = time.perf_counter()
     try:
-        model.fit(job.training, validation=job.validation)
+        with shared(ranks):
+            model.fit(job.training, validation=job.validation)
     except (TrainingError, ModelError) as error:
         if not resumed:
             raise
@@ -188,8 +208,10 @@ def train(
         "test": json_ready(measures[1]),
         "settings": json_ready({"model": settings.model, "recipe": settings.recipe}),
     }
-    model.save(out, extra=card)
-    remove_state(state)
+    if ranks.is_first:
+        model.save(out, extra=card)
+        remove_state(state)
+    ranks.wait()
     split, dropped, n_train = card["split"], card["dropped_labels"], job.training.n_samples
     return TrainRun(model, split, n_train, n_validation, dropped, resumed, seconds, *measures)
 
@@ -209,6 +231,7 @@ def read_job(
     table: str | Path | None,
     draw: int = 0,
     tell: Tell | None = None,
+    rows: pd.DataFrame | None = None,
 ) -> Job:
     """Read the rows of a table or a named set, and hold out those that a model is judged by.
 
@@ -225,6 +248,8 @@ def read_job(
         the same.
     tell : callable, optional
         Is handed what becomes of every column of a table, before anything is learned from them.
+    rows : DataFrame, optional
+        Rows of the table, where they have been read already.
 
     Returns
     -------
@@ -243,7 +268,7 @@ def read_job(
         )
     if settings.validation is not None:
         _check_other_rows(Path(table), Path(settings.validation))
-    return _table_job(model, Path(table), settings, draw, tell)
+    return _table_job(model, Path(table), settings, draw, tell, rows)
 
 
 def _check_other_rows(table: Path, validation: Path) -> None:
@@ -261,10 +286,17 @@ def give_graph(model: LabelClassifier, settings: TrainSettings, job: Job) -> Non
         model.set_params(graph=_label_graph(settings, job.training.label_names))
 
 
-def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings, draw: int, tell: Tell | None) -> Job:
+def _table_job(
+    model: LabelClassifier,
+    table: Path,
+    settings: TrainSettings,
+    draw: int,
+    tell: Tell | None,
+    rows: pd.DataFrame | None,
+) -> Job:
     # A column of texts or molecules is no mistake where the encoder reads them, or where columns are looked at first.
     free_text = model.holds_out_itself or model.new_features().is_column
-    data, roles = _read_training_table(table, settings, free_text)
+    data, roles = _read_training_table(table, settings, free_text, rows)
     if tell is not None:
         tell(roles)
     if model.holds_out_itself:
@@ -325,7 +357,7 @@ def _catalog_job(model: LabelClassifier, settings: TrainSettings, draw: int) -> 
     return Job(training, named_tables(held_out), named_tables(test), card)
 
 
-def _checked_out(out: str | None) -> str:
+def checked_out(out: str | None) -> str:
     """Return the folder of the model, which has to be one that may be written."""
     if out is None:
         raise ConfigError("out must name the folder of the model; got none. Pass --out MODEL.")
@@ -371,13 +403,15 @@ def new_model(settings: TrainSettings) -> LabelClassifier:
     return model
 
 
-def _read_training_table(table: Path, settings: TrainSettings, free_text: bool) -> tuple[Dataset, TableRoles]:
+def _read_training_table(
+    table: Path, settings: TrainSettings, free_text: bool, rows: pd.DataFrame | None
+) -> tuple[Dataset, TableRoles]:
     def one_or_many(patterns: tuple[str, ...]) -> str | list[str]:
         # A single text is left to the reader, who tells a comma in a name from one between names.
         return patterns[0] if len(patterns) == 1 else list(patterns)
 
     return read_with_roles(
-        table,
+        table if rows is None else rows,
         labels=one_or_many(settings.labels) or None,
         label_table=settings.label_table,
         id_column=settings.id_column,
