@@ -136,10 +136,12 @@ class ParquetTable:
         """Rows of a piece: fewer where there are many columns."""
         return int(np.clip(_CELLS // len(self.columns), 1024, _MOST_ROWS))
 
-    def frames(self, group: RowGroup, rows_at_once: int | None = None) -> Iterator[tuple[int, pd.DataFrame]]:
-        """Yield the rows of a row group in pieces, each with the number of its first row."""
+    def frames(
+        self, group: RowGroup, rows_at_once: int | None = None, columns: Sequence[str] | None = None
+    ) -> Iterator[tuple[int, pd.DataFrame]]:
+        """Yield the rows of a row group in pieces, each with the number of its first row; all columns, or some."""
         first = group.first
-        for piece in self._tables(group, rows_at_once):
+        for piece in self._tables(group, rows_at_once, columns):
             yield first, _frame_of(piece)
             first += piece.num_rows
 

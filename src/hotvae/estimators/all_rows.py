@@ -14,6 +14,7 @@ import pandas as pd
 
 from hotvae.data.parquet import ParquetTable
 from hotvae.estimators.members import Member, NetworkMember
+from hotvae.estimators.recipe import Facts
 from hotvae.estimators.stacked import StackedClassifier
 from hotvae.features import Rows
 from hotvae.training.loop import fit_network
@@ -72,6 +73,8 @@ def learn_from_all(
     Inside :func:`~hotvae.training.ranks.shared` the processes share each training.
     """
     passes = 0
+    n_columns = len(model.features_.columns_out)
+    work = model._plan(Facts(table.n_rows, n_columns, model.n_labels_, is_bag=False))
     for i, (candidate, members) in enumerate(model.members_):
         fitted: list[Member] = []
         for j, member in enumerate(members):
@@ -81,7 +84,6 @@ def learn_from_all(
             words = f"{model.random_state} {candidate.name} {j}"
             seed = int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") // 2
             passes = n_passes(member.n_epochs, n_sampled, table.n_rows)
-            work = model.recipe_.plan
             rows = partial(ready, candidate.form)
             source = Streamed(table, rows, work.batch_size, seed, candidate.form).among(sharing())
             long = replace(candidate, epochs=passes * source.n_legs)

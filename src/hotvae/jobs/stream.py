@@ -8,12 +8,17 @@ trained on all rows, read from the file a piece at a time.
 import json
 import time
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from hotvae.checkpoint import write_text
 from hotvae.data.parquet import ParquetTable
@@ -24,7 +29,7 @@ from hotvae.estimators.stacked import StackedClassifier
 from hotvae.features import Rows
 from hotvae.jobs.settings import TrainSettings
 from hotvae.jobs.table_needs import TableNeeds, model_card
-from hotvae.jobs.train import Tell, TrainRun, checked_out, new_model, remove_state, state_file, train
+from hotvae.jobs.train import Sample, Tell, TrainRun, checked_out, new_model, remove_state, state_file, train
 from hotvae.training.ranks import ALONE, Ranks, shared
 
 # Rows of the sample, at most; and its cells (rows x columns, labels ranks them), at most: a gigabyte of work on them.
@@ -111,14 +116,10 @@ class _Ready:
         self.model, self.source, self.needs = model, source, TableNeeds.of_model(model)
 
     def __call__(self, form: str, frame: pd.DataFrame, first: int) -> Rows:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DataWarning)  # a piece may have one class of a label
-                features, _ = self.needs.features_of(frame, source=self.source, first_row=first)
-                labels = self.needs.read_labels(frame)
-                table = self.model._read(features)
-        except DataError as error:
-            raise DataError(f"{error} Rows are counted from row {first:,} of {self.source}.") from error
+        with _counted_from(first, self.source):
+            features, _ = self.needs.features_of(frame, source=self.source, first_row=first)
+            labels = self.needs.read_labels(frame)
+            table = self.model._read(features)
         return Rows(self.model.forms_.makers[form].transform(table), labels)
 
 
@@ -164,5 +165,32 @@ def _learn_from_sample(settings: TrainSettings, big: ParquetTable, n_wanted: int
     if out.exists():
         return
     seed = settings.parameters.get("random_state")
-    sample = big.sample(n_wanted, 0 if seed is None else int(seed), settings.groups)
-    train(replace(settings, out=str(out), stream=False), big.path, rows=sample, tell=tell)
+    rows = big.sample(n_wanted, 0 if seed is None else int(seed), settings.groups)
+    sample = Sample(rows, big.n_rows, partial(_count_labels, big, settings.presence))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "labels must have both classes", DataWarning)  # of the sample, not of all
+        train(replace(settings, out=str(out), stream=False), big.path, sample=sample, tell=tell)
+
+
+def _count_labels(
+    big: ParquetTable, presence: bool, names: Sequence[str]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Read the labels of all rows once: a cell that is no label is found before anything is learned."""
+    n_present, n_observed = np.zeros((2, len(names)), dtype=np.int64)
+    needs = TableNeeds([], [], list(names), presence=presence)
+    for group in big.row_groups:
+        for first, frame in big.frames(group, columns=names):
+            with _counted_from(first, big.path.name):
+                labels = needs.read_labels(frame)
+            n_present += (labels == 1).sum(axis=0)
+            n_observed += (~np.isnan(labels)).sum(axis=0)
+    return n_present, n_observed
+
+
+@contextmanager
+def _counted_from(first: int, source: str) -> Iterator[None]:
+    """Say in messages where a piece lies in its table."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{error} Rows are counted from row {first:,} of {source}.") from error

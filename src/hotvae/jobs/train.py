@@ -47,6 +47,25 @@ TREE_SUFFIXES = (".nwk", ".newick", ".tree", ".tre")
 DEFAULT_RELATIVES = 5
 
 
+@dataclass(frozen=True)
+class Sample:
+    """Rows of a table that is larger than memory, and how often its labels occur in all rows.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        The sample.
+    n_rows : int
+        All rows.
+    count : callable
+        Takes names of labels; returns in how many rows of the table each is present, and observed.
+    """
+
+    rows: pd.DataFrame
+    n_rows: int
+    count: Callable[[Sequence[str]], tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
 Tell = Callable[[TableRoles], None]
 """Takes what becomes of every column of a table."""
 
@@ -116,7 +135,7 @@ def train(
     *,
     command: str | None = None,
     tell: Tell | None = None,
-    rows: pd.DataFrame | None = None,
+    sample: Sample | None = None,
     ranks: Ranks = ALONE,
 ) -> TrainRun:
     r"""Train a classifier on a table in a file, or on a named data set, and save it.
@@ -132,8 +151,8 @@ def train(
         Noted in the model.
     tell : callable, optional
         Called with what became of every column of the table, before anything is learned.
-    rows : DataFrame, optional
-        Rows of the table, where they have been read already; all rows by default.
+    sample : Sample, optional
+        Rows to learn from, where the table is too large to be read; all rows by default.
     ranks : Ranks, optional
         Processes that share the training of a network, of which this is one; all call this alike, and the first
         writes the model.
@@ -172,7 +191,7 @@ def train(
             f"a training that {ranks.size} processes share must stream, or train a network; got neither. Pass "
             "--stream, or --recipe network."
         )
-    job = read_job(model, settings, table, tell=tell, rows=rows)
+    job = read_job(model, settings, table, tell=tell, sample=sample)
     state = state_file(out)
     if not settings.resume and ranks.is_first:
         remove_state(state)
@@ -231,7 +250,7 @@ def read_job(
     table: str | Path | None,
     draw: int = 0,
     tell: Tell | None = None,
-    rows: pd.DataFrame | None = None,
+    sample: Sample | None = None,
 ) -> Job:
     """Read the rows of a table or a named set, and hold out those that a model is judged by.
 
@@ -248,8 +267,8 @@ def read_job(
         the same.
     tell : callable, optional
         Is handed what becomes of every column of a table, before anything is learned from them.
-    rows : DataFrame, optional
-        Rows of the table, where they have been read already.
+    sample : Sample, optional
+        Rows to learn from, where the table is too large to be read.
 
     Returns
     -------
@@ -268,7 +287,7 @@ def read_job(
         )
     if settings.validation is not None:
         _check_other_rows(Path(table), Path(settings.validation))
-    return _table_job(model, Path(table), settings, draw, tell, rows)
+    return _table_job(model, Path(table), settings, draw, tell, sample)
 
 
 def _check_other_rows(table: Path, validation: Path) -> None:
@@ -292,11 +311,11 @@ def _table_job(
     settings: TrainSettings,
     draw: int,
     tell: Tell | None,
-    rows: pd.DataFrame | None,
+    sample: Sample | None,
 ) -> Job:
     # A column of texts or molecules is no mistake where the encoder reads them, or where columns are looked at first.
     free_text = model.holds_out_itself or model.new_features().is_column
-    data, roles = _read_training_table(table, settings, free_text, rows)
+    data, roles = _read_training_table(table, settings, free_text, None if sample is None else sample.rows)
     if tell is not None:
         tell(roles)
     if model.holds_out_itself:
@@ -306,12 +325,20 @@ def _table_job(
     else:
         seed = model.random_state + draw if draw and model.random_state is not None else model.random_state
         training, held_out, how = _split_rows(data, settings, model.validation_fraction, seed)
-    dropped = list(single_class_labels(training)) if settings.drop_single_class else []
+    names = training.label_names
+    counts = None if sample is None else sample.count(names)
+    single = single_class_labels(training) if counts is None else _single_class(names, *counts)
+    dropped = list(single) if settings.drop_single_class else []
     if dropped:
         training = training.drop_labels(dropped)
         held_out = None if held_out is None else held_out.drop_labels(dropped)
-    check_trainable(training)
+    check_trainable(training, {} if dropped else single)
     card = table_card(table, settings, training, dropped=dropped) | {"split": how}
+    if sample is not None and counts is not None:
+        rates = np.round(counts[0] / np.maximum(counts[1], 1), 6).tolist()
+        known = {name: rate for name, rate in zip(names, rates, strict=True) if name not in dropped}
+        n_gaps = int(sum(sample.n_rows - n for name, n in zip(names, counts[1], strict=True) if name in known))
+        card |= {"prevalence": known, "n_labels_not_observed": n_gaps}
     card |= {"left_out": roles.left_out, "notes": list(roles.notes), "crs": roles.crs, "id_column": roles.id_column}
     card["dropped_columns"] = sorted({*card["dropped_columns"], *roles.left_out})
     validation = None if held_out is None else named_tables(held_out)
@@ -321,6 +348,14 @@ def _table_job(
         labels = needs.read_labels(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
         validation = features, pd.DataFrame(labels, columns=list(training.label_names))
     return Job(training, validation, None, card)
+
+
+def _single_class(
+    names: Sequence[str], n_present: NDArray[np.int64], n_observed: NDArray[np.int64]
+) -> dict[str, int | None]:
+    """Say by their counts which labels have one class, as :func:`single_class_labels` does by their rows."""
+    found = zip(names, n_present.tolist(), n_observed.tolist(), strict=True)
+    return {name: None if not seen else int(there > 0) for name, there, seen in found if there in (0, seen)}
 
 
 def _catalog_job(model: LabelClassifier, settings: TrainSettings, draw: int) -> Job:
