@@ -43,9 +43,9 @@ def test_base__kept_and_read_again__is_the_same_and_is_not_fitted_twice(cache, m
     assert path.exists()
     monkeypatch.setattr(joint_cells, "fit_base", lambda cell: pytest.fail("it is there"))
     base = joint_cells.base_of(cell, cache)
-    assert base.train.logits.shape == (72, 5)
+    assert base.train.logits.shape == (96, 5)  # 72 training rows and 24 validation rows, which are a fold of their own
     assert base.logits.shape == base.labels.shape == (24, 5)
-    assert sorted(set(base.train.folds.tolist())) == [0, 1, 2, 3, 4]
+    assert sorted(set(base.train.folds.tolist())) == [0, 1, 2, 3, 4, 5]
     again = cache / "again.npz"
     base.save(again)
     for name in ("logits", "gates", "labels", "rows"):
@@ -61,7 +61,7 @@ def test_law__learned_from_a_kept_base__is_the_law_of_the_model_itself(tmp_path)
     parts = joint_cells.read_parts(own, joint_cells.recipe_of(own))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        model = HotVAEClassifier(effort="quick", random_state=0).fit(parts.train[0])
+        model = HotVAEClassifier(effort="quick", random_state=0).fit(parts.train[0], validation=parts.validation[0])
     assert model.law_.notes() == kept.notes()
     for name, tensor in model.law_.tensors().items():
         assert torch.equal(tensor, kept.tensors()[name])
