@@ -391,7 +391,7 @@ class StackedClassifier(LabelClassifier):
         if self.law_ is None:
             raise ConfigError(
                 "given must go with a model that has learned which labels go together; got joint=False, or a single "
-                f"label, with {self.n_labels_} labels. Train it anew with joint=True on a table of labels."
+                f"label, with {self.n_labels_} labels. Leave it out, or train a table of labels with joint=True."
             )
         return super()._probs_given(features, given)
 
