@@ -225,8 +225,8 @@ def test_cells__only_laws__are_those_whose_base_is_there(cache):
 
 
 def test_law_effort__of_a_kept_base__is_what_is_usual_now(cache):
-    train = joint_cells.base_of(forest("independent"), cache).train
-    assert joint_cells.law_effort({"base": "forest"}, train) == 1.0
-    assert joint_cells.law_effort({"base": "forest", "law_effort": 0.2}, train) == 0.2
+    base = joint_cells.base_of(forest("independent"), cache)
+    assert joint_cells.law_effort({"base": "forest"}, base) == 1.0
+    assert joint_cells.law_effort({"base": "forest", "law_effort": 0.2}, base) == 0.2
     usual = joint_cells.plan_for(72, 10, 5, "quick").law_effort
-    assert joint_cells.law_effort({"base": "hotvae", "effort": "quick"}, train) == usual
+    assert joint_cells.law_effort({"base": "hotvae", "effort": "quick"}, base) == usual
