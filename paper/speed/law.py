@@ -92,8 +92,8 @@ def table_of(found):
     if part := found.get("survey"):
         text += (
             f"\nOn bbs_like_ebird100, 100 draws for 2,300 sites × 100 species took {part['draws']:.0f} CPU seconds (at "
-            f"most 60); 100,000 rows without known labels {part['predict']:.1f}, and {part['predict_base']:.1f} with the "
-            "law taken away.\n"
+            f"most 60); 100,000 rows without known labels {part['predict']:.1f}, and {part['predict_base']:.1f} with "
+            "the law taken away.\n"
         )
     return text
 
