@@ -101,4 +101,4 @@ def test_demo__birds__table_from_the_saved_model_and_commands_that_work(tmp_path
     assert len(species) == 8
     assert (told.loc[seen.index, species] == seen[species]).all(axis=None)
     measured = run("evaluate", "hotvae-demo/model", "hotvae-demo/birds/test.csv", "--json")[1]
-    assert json.loads(measured)["measures"]["log_loss"] == pytest.approx(ours["log loss"], abs=1e-6)
+    assert json.loads(measured)["metrics"]["log_loss"] == pytest.approx(ours["log loss"], abs=1e-6)

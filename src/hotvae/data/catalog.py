@@ -585,7 +585,7 @@ def _read_survey(entry: Entry, path: Path) -> tuple[Dataset, Parts]:
 
 def _block_parts(places: NDArray[np.float64]) -> Parts:
     """Deal blocks of the map, in the order in which the table names them, into test, validation and training."""
-    corners = pd.MultiIndex.from_arrays(np.floor(places / _BLOCK_DEGREES).T)
+    corners = pd.MultiIndex.from_arrays(list(np.floor(places / _BLOCK_DEGREES).T))
     of_row, blocks = pd.factorize(corners)
     part_of = np.full(len(blocks), _TRAIN, dtype=np.int8)
     drawn = np.random.default_rng(0).permutation(len(blocks))

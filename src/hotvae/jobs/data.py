@@ -161,11 +161,13 @@ def export_set(name: str, out: str | Path) -> ExportedSet:
         )
     id_column = named.entry.ids or "row"
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{part}.csv" for part in ("train", "validation", "test")]
-    for path, rows in zip(paths, (named.split.train, named.split.validation, named.split.test), strict=True):
-        write_table(_as_table(data.take(rows), id_column, rows), path)
+    parts = {part: getattr(named.split, part) for part in ("train", "validation", "test")}
+    paths = {part: folder / f"{part}.csv" for part in parts}
+    for part, rows in parts.items():
+        write_table(_as_table(data.take(rows), id_column, rows), paths[part])
     where = "" if data.coordinates is None else ",".join(data.coordinate_names)
-    return ExportedSet(*paths, f"{data.label_names[0]}:{data.label_names[-1]}", id_column, where)
+    labels = f"{data.label_names[0]}:{data.label_names[-1]}"
+    return ExportedSet(**paths, labels=labels, id_column=id_column, coordinates=where)
 
 
 def _as_table(data: Dataset, id_column: str, rows: Any) -> pd.DataFrame:

@@ -173,7 +173,7 @@ def run_demo(
 
 
 def _scores(
-    model: LabelClassifier, features: pd.DataFrame, labels: pd.DataFrame, probs: npt.NDArray[np.float64], seed: int
+    model: LabelClassifier, features: Any, labels: pd.DataFrame, probs: npt.NDArray[np.float64], seed: int
 ) -> dict[str, float]:
     """Measure single species, and species together; who cannot be told anything says the same as before."""
     truth = labels.to_numpy()
