@@ -310,7 +310,8 @@ def _name_of(table: Any) -> str:
 
 def _only_labels(frame: pd.DataFrame, **roles: Any) -> Dataset:
     """Read labels by the rules of training tables, from a frame without features."""
-    numbered = frame.assign(**{"(row)": np.arange(len(frame))})
+    rows = pd.Series(np.arange(len(frame)), index=frame.index, name="(row)")
+    numbered = pd.concat([frame, rows], axis=1)  # a column put into a frame of many makes pandas complain
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # the numbers of a single row are constant
         return dataset_from_frame(numbered, **roles)
