@@ -24,10 +24,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hotvae.checkpoint import write_text
 from hotvae.data.catalog import load
 from hotvae.data.splits import split_dataset
 from hotvae.errors import DataWarning
+from hotvae.files import write_text
 from hotvae.metrics import log_loss
 from paper import DOCS, RESULTS
 from paper.cells import recipe_of

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hotvae.checkpoint import write_text
+from hotvae.files import write_text
 from hotvae.net.model import HotVAE
 from hotvae.training.prediction import owned_randomness
 from paper import RESULTS

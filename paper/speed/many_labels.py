@@ -35,7 +35,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from hotvae import HotVAENetwork, evaluate
-from hotvae.checkpoint import write_text
+from hotvae.files import write_text
 from paper import RESULTS
 from paper.speed.growth import exponent
 from paper.speed.steps import (

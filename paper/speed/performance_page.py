@@ -2,7 +2,7 @@
 
 import json
 
-from hotvae.checkpoint import write_text
+from hotvae.files import write_text
 from paper import DOCS, RESULTS
 from paper.summaries import replace_marked
 

@@ -55,9 +55,9 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
-from hotvae.checkpoint import write_text
 from hotvae.config import LossWeights, NetConfig
 from hotvae.features import Rows
+from hotvae.files import write_text
 from hotvae.jobs.settings import parse_assignments
 from hotvae.net.model import HotVAE
 from hotvae.training.loop import fit_network

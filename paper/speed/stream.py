@@ -28,7 +28,7 @@ import pandas as pd
 import torch
 
 from hotvae import HotVAENetwork, load_model
-from hotvae.checkpoint import write_text
+from hotvae.files import write_text
 from hotvae.jobs.predict import STREAM_ROWS, predict_stream
 from paper import RESULTS
 from paper.speed.steps import provenance, resident_bytes

@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hotvae.checkpoint import write_text
+from hotvae.files import write_text
 from paper import RESULTS
 from paper.speed.steps import N_WARMUP, Task, build, provenance, run_steps
 

@@ -31,8 +31,8 @@ import torch
 from sklearn.ensemble import ExtraTreesClassifier
 
 from hotvae import HotVAENetwork
-from hotvae.checkpoint import write_text
 from hotvae.estimators.threshold_tuner import label_probs
+from hotvae.files import write_text
 from hotvae.jobs.settings import parse_assignments, train_settings
 from hotvae.metrics import log_loss
 from hotvae.net.model import HotVAE

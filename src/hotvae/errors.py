@@ -3,7 +3,15 @@
 Every message reads ``<thing> must <rule>; got <value> (<where>). <what to do>``.
 """
 
-from collections.abc import Iterable
+import reprlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_at_command_line: ContextVar[bool] = ContextVar("at_command_line", default=False)
+_short = reprlib.Repr()
+_short.maxlevel, _short.maxlist, _short.maxtuple, _short.maxdict, _short.maxset = 3, 8, 8, 4, 8
+_short.maxstring = _short.maxother = _short.maxlong = 100
 
 
 class HotVAEError(Exception):
@@ -57,3 +65,49 @@ def listed(items: Iterable[object], limit: int = 5) -> str:
     if len(everything) > limit:
         shown.append(f"+{len(everything) - limit} more")
     return ", ".join(shown)
+
+
+@contextmanager
+def command_line() -> Iterator[None]:
+    """Make messages speak of options: whoever reads them typed a command."""
+    token = _at_command_line.set(True)
+    try:
+        yield
+    finally:
+        _at_command_line.reset(token)
+
+
+def either(option: str, argument: str) -> str:
+    """Return what to do in the words of the face that is used: an option of the command line, or Python.
+
+    Parameters
+    ----------
+    option : str
+        What someone who typed a command can type.
+    argument : str
+        What someone who writes Python can write.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> either("--presence", "presence=True")
+    'presence=True'
+    >>> with command_line():
+    ...     either("--presence", "presence=True")
+    '--presence'
+    """
+    return option if _at_command_line.get() else argument
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: as Python writes it, cut where it is long.
+
+    Examples
+    --------
+    >>> shown(1.5), shown([[[[1]]]]), len(shown("long" * 1000))
+    ('1.5', '[[[...]]]', 100)
+    """
+    return _short.repr(value)

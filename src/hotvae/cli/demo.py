@@ -12,11 +12,12 @@ import typer
 
 from hotvae.cli.options import Json, Quiet
 from hotvae.cli.printing import print_json
+from hotvae.config import MOST_SEED
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report, the model and the table.")] = Path("hotvae-demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the virtual region and of training.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the virtual region and of training.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     quiet: Quiet = False,
     as_json: Json = False,

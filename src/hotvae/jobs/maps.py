@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotvae.checkpoint import CONFIG_FILE, write_text
+from hotvae.checkpoint import CONFIG_FILE
 from hotvae.data.dataset import close_names
 from hotvae.errors import ConfigError, DataError, ModelError, listed
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.registry import load_model
 from hotvae.features.columns import ColumnPlan
+from hotvae.files import write_text
 from hotvae.geo.cogs import DIVERGING, SEQUENTIAL, write_cog, write_style
 from hotvae.geo.extras import geo_module
 from hotvae.geo.grid import GridInputs, read_grid_notes
