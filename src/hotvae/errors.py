@@ -1,14 +1,25 @@
 """Errors a user can act on, and the small grammar their messages share.
 
-Every message reads ``<thing> must <rule>; got <value> (<where>). <what to do>``.
+Every message reads ``<thing> must <rule>; got <value> (<where>). <what to do>``, in the words of whoever asked: an
+option is named by :func:`option`, which knows who that is (:func:`speaking`).
 """
 
+import json
 import reprlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, Literal
 
-_at_command_line: ContextVar[bool] = ContextVar("at_command_line", default=False)
+Face = Literal["python", "command line", "service"]
+
+_face: ContextVar[Face] = ContextVar("face", default="python")
+
+# Options that the command line calls otherwise, and those that the body of a request to the service has.
+_ON_COMMAND_LINE = {"objective": "list", "metric": "binary"}
+_IN_REQUESTS = frozenset({"empty", "given", "ignore_unknown", "n_draws", "objective", "rows", "seed"})
+
+
 _short = reprlib.Repr()
 _short.maxlevel, _short.maxlist, _short.maxtuple, _short.maxdict, _short.maxset = 3, 8, 8, 4, 8
 _short.maxstring = _short.maxother = _short.maxlong = 100
@@ -68,38 +79,54 @@ def listed(items: Iterable[object], limit: int = 5) -> str:
 
 
 @contextmanager
-def command_line() -> Iterator[None]:
-    """Make messages speak of options: whoever reads them typed a command."""
-    token = _at_command_line.set(True)
+def speaking(face: Face) -> Iterator[None]:
+    """Word messages for the users of a face inside the block, in this thread and the tasks it starts."""
+    before = _face.set(face)
     try:
         yield
     finally:
-        _at_command_line.reset(token)
+        _face.reset(before)
 
 
-def either(option: str, argument: str) -> str:
-    """Return what to do in the words of the face that is used: an option of the command line, or Python.
+def option(name: str, value: Any = None, sentence: str = "{}") -> str:
+    """Name an option as the one who asked would set it.
 
     Parameters
     ----------
-    option : str
-        What someone who typed a command can type.
-    argument : str
-        What someone who writes Python can write.
+    name : str
+        Its name in Python.
+    value : optional
+        What to set it to; None names the option alone.
+    sentence : str
+        What to say of it, with ``{}`` in its place.
 
     Returns
     -------
     str
+        The sentence; empty for a face that does not have the option.
 
     Examples
     --------
-    >>> either("--presence", "presence=True")
-    'presence=True'
-    >>> with command_line():
-    ...     either("--presence", "presence=True")
-    '--presence'
+    >>> option("ignore_unknown", True)
+    'ignore_unknown=True'
+    >>> with speaking("command line"):
+    ...     option("ignore_unknown", True), option("id_column", "NAME", " Pass {}.")
+    ('--ignore-unknown', ' Pass --id-column NAME.')
+    >>> with speaking("service"):
+    ...     option("ignore_unknown", True), option("id_column", "NAME", " Pass {}.")
+    ('"ignore_unknown": true', '')
     """
-    return option if _at_command_line.get() else argument
+    face = _face.get()
+    if face == "service":
+        if name not in _IN_REQUESTS:
+            return ""
+        spelled = f'"{name}"' if value is None else f'"{name}": {json.dumps(value)}'
+    elif face == "command line":
+        flag = f"--{_ON_COMMAND_LINE.get(name, name).replace('_', '-')}"
+        spelled = flag if value is None or value is True else f"{flag} {value}"
+    else:
+        spelled = name if value is None else f"{name}={value!r}"
+    return sentence.format(spelled)
 
 
 def shown(value: object) -> str:

@@ -30,7 +30,7 @@ from hotvae.cli import (
     tune,
 )
 from hotvae.cli import map as map_command
-from hotvae.errors import DataWarning, HotVAEError, command_line
+from hotvae.errors import DataWarning, HotVAEError, speaking
 
 _PIPE_CLOSED = 141  # as shells call it
 
@@ -97,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without × says ? rather than nothing
     try:
-        with _one_line_warnings(), command_line():
+        with speaking("command line"), _one_line_warnings():
             command = typer.main.get_command(app)
             code = command.main(args=arguments, prog_name="hotvae", standalone_mode=False, obj=arguments)
         sys.stdout.flush()  # here, where it can be said that there is no room for it

@@ -15,7 +15,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from hotvae.data.dataset import close_names, feature_kinds, text_levels
-from hotvae.errors import DataError, DataWarning, either, listed
+from hotvae.errors import DataError, DataWarning, listed, option
 
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})([T ].*)?")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
@@ -101,7 +101,7 @@ def column_order(
     if unknown and not ignore_unknown:
         raise DataError(
             f"columns must be known from training; got unknown column(s) {listed(unknown)}. "
-            f"Remove them, or pass {either('--ignore-unknown', 'ignore_unknown=True')}."
+            f"Remove them, or pass {option('ignore_unknown', True)}."
         )
     position = {name: i for i, name in enumerate(columns)}
     return [position[name] for name in feature_names]
@@ -128,8 +128,8 @@ def warn_of_counts(features: pd.DataFrame, label_names: Sequence[str]) -> None:
     if suspects:
         warnings.warn(
             f"features should not be species; got {len(suspects)} that look like counts or presences: "
-            f"{listed(suspects, len(suspects))}. Are they labels? Name them too ({either('--labels', 'labels')}), or "
-            f"leave them out ({either('--drop', 'drop')}).",
+            f"{listed(suspects, len(suspects))}. Are they labels? Name them too ({option('labels')}), or "
+            f"leave them out ({option('drop')}).",
             DataWarning,
             stacklevel=4,
         )
@@ -141,8 +141,8 @@ def check_unnamed(features: pd.DataFrame) -> None:
     if unnamed:
         raise DataError(
             f"columns must have names; got {len(unnamed)} without, read as {listed(unnamed)}. "
-            f"Row numbers or a stray delimiter? Leave them out: {either('--drop ', 'drop=')}{unnamed[0]!r}, "
-            f"or name the column of ids: {either('--id-column', 'id_column')}."
+            f"Row numbers or a stray delimiter? Leave them out: {option('drop', unnamed[0])}, "
+            f"or name the column of ids: {option('id_column')}."
         )
 
 
@@ -180,7 +180,7 @@ def check_text_cells(name: str, column: "pd.Series[Any]", dates: bool = True) ->
         wrong = np.flatnonzero(~is_number)
         cells = f"text {listed(levels[i] for i in wrong)}" if wrong.size else "numbers stored as text"
         where = f" (rows {listed(np.flatnonzero(np.isin(codes, wrong)))})" if wrong.size else ""
-        asked = either("--decimal ,", "decimal=','")
+        asked = option("decimal", ",")
         hint = f" Decimal commas? Pass {asked}." if is_comma.any() else ""
         raise DataError(
             f"column {name!r} must hold numbers throughout; got {cells}{where}.{hint} "
@@ -206,7 +206,7 @@ def check_text(features: pd.DataFrame) -> None:
         if len(levels) > 50 and len(levels) > len(column) / 2:
             raise DataError(
                 f"column {name!r} must be a feature; got {len(levels)} distinct texts in {len(column)} rows "
-                f"({listed(levels, 2)}): an identifier or free text. Leave it out ({either('--drop', 'drop')}), name "
-                f"it as ids ({either('--id-column', 'id_column')}), or choose an encoder for texts or molecules: "
-                f"{either('--set encoder=text', 'free_text=True')}."
+                f"({listed(levels, 2)}): an identifier or free text. Leave it out ({option('drop')}), name "
+                f"it as ids ({option('id_column')}), or choose an encoder that reads texts or "
+                "molecules."
             )

@@ -22,7 +22,7 @@ from pandas.api.types import (
 )
 from scipy import sparse
 
-from hotvae.errors import DataError, DataWarning, either, listed
+from hotvae.errors import DataError, DataWarning, listed, option
 
 FeatureTable: TypeAlias = NDArray[Any] | sparse.csr_array | pd.DataFrame
 FeatureKind: TypeAlias = Literal["numeric", "categorical"]
@@ -88,7 +88,7 @@ class Dataset:
         _check_names("feature_names", feature_names, int(features.shape[1]))
         _check_names("label_names", label_names, raw_labels.shape[1])
         _check_length("labels", len(raw_labels), n_samples)
-        labels = _checked_labels(raw_labels, label_names)
+        labels = checked_labels(raw_labels, label_names)
         _check_features(features, feature_names)
         coordinates, coordinate_names = self._checked_coordinates(n_samples)
         groups = _row_vector("groups", self.groups, n_samples)
@@ -299,7 +299,7 @@ def check_trainable(dataset: Dataset) -> None:
         prevalence = ["not observed" if only is None else f"prevalence {only}" for only in single.values()]
         raise DataError(
             f"labels must have both classes among the training rows; got 1 class in {listed(single)} "
-            f"({', '.join(prevalence[:5])}). Drop them: {either('--drop-single-class', 'dataset.drop_labels([...])')}."
+            f"({', '.join(prevalence[:5])}). Drop them: {option('drop_single_class', True)}."
         )
 
 
@@ -345,10 +345,7 @@ def _kind(name: str, column: "pd.Series[Any]") -> FeatureKind:
             return "categorical" if found == "string" else "numeric"
         if found == "boolean":
             return "numeric"
-        remedy = either(
-            "Make all its cells numbers, or all of them text, or drop the column.",
-            "Use pandas.to_numeric for numbers, astype(str) for categories, or drop the column.",
-        )
+        remedy = "Make all its cells numbers, or all of them text, or drop the column."
     raise DataError(f"feature columns must be numbers, text or bool; got {found} in column {name!r}. {remedy}")
 
 
@@ -521,8 +518,7 @@ def _float_array(values: Any, what: str) -> NDArray[Any]:
     try:
         return array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        remedy = either("Turn text into numbers.", "Use a DataFrame for text columns.")
-        raise DataError(f"{what} must be numbers; got {error}. {remedy}") from None
+        raise DataError(f"{what} must be numbers; got {error}. Turn text into numbers.") from None
 
 
 def _label_matrix(labels: Any, names: Sequence[str]) -> tuple[NDArray[Any], tuple[str, ...]]:
@@ -547,15 +543,16 @@ def _label_matrix(labels: Any, names: Sequence[str]) -> tuple[NDArray[Any], tupl
     return array, given or tuple(f"label_{i}" for i in range(array.shape[1]))
 
 
-def _checked_labels(labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.float32]:
+def checked_labels(labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.float32]:
+    """Refuse labels other than 0, 1 and NaN, and those that were never observed."""
     missing = np.isnan(labels)
     wrong = ~((labels == 0) | (labels == 1) | missing)
     if wrong.any():
         columns = np.flatnonzero(wrong.any(axis=0))
         rows = np.flatnonzero(wrong[:, columns[0]])
         raise DataError(
-            f"labels must be 0 or 1; got {labels[rows[0], columns[0]]} {_where(names, columns, rows)}. "
-            f"Counts? Pass {either('--presence', 'presence=True')}."
+            f"labels must be 0 or 1; got {labels[rows[0], columns[0]]} {_where(names, columns, rows)}."
+            f"{option('presence', True, ' Counts? Pass {}.') or ' Correct these cells.'}"
         )
     empty = np.flatnonzero(missing.all(axis=0))
     if empty.size:
@@ -574,7 +571,7 @@ def _check_features(features: FeatureTable, names: Sequence[str]) -> None:
     if empty.size:
         raise DataError(
             f"feature columns must have values; got only missing ones in {listed(_chosen(names, empty))}. "
-            f"Leave these columns out: {either('--drop NAME', 'drop=[...]')}."
+            f"Leave these columns out: {option('drop', 'NAME')}."
         )
     # Where a value is missing the column still varies: missingness itself is a feature after scaling.
     constant = np.flatnonzero(_is_constant(features) & (n_missing == 0))

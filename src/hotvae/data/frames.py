@@ -23,7 +23,7 @@ from hotvae.data.formats import vectors
 from hotvae.data.formats.arff import check_unique_columns, parse_arff
 from hotvae.data.formats.foreign import check_archive, foreign_bytes, unpacked
 from hotvae.data.formats.sheets import read_sheet
-from hotvae.errors import ConfigError, DataError, either, listed
+from hotvae.errors import ConfigError, DataError, listed, option
 from hotvae.files import whole_file
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
@@ -318,7 +318,7 @@ def _read_text(source: Path, encoding: str) -> str:
         raise DataError(
             f"text must be {encoding}; got byte 0x{raw[error.start]:02x} (byte {error.start}, line {line} of "
             f"{str(source)!r}). Save the file as UTF-8, or pass its encoding, such as "
-            + either("--encoding latin-1.", "encoding='latin-1'.")
+            f"{option('encoding', 'latin-1')}."
         ) from None
     except (LookupError, ValueError):  # no such name, or one that is not of texts
         raise ConfigError(

@@ -31,6 +31,7 @@ from hotvae.data.dataset import (
     Dataset,
     FeatureKind,
     FeatureTable,
+    checked_labels,
     feature_kinds,
     numeric_matrix,
     text_levels,
@@ -38,8 +39,8 @@ from hotvae.data.dataset import (
 from hotvae.data.formats.darwin_core import read_darwin_core
 from hotvae.data.formats.foreign import foreign_bytes
 from hotvae.data.frames import NpzTable, file_kind, read_frame, read_npz
-from hotvae.data.long import AUTO, JOIN_INNER, WORDS, LongColumns, guess_long, long_columns, presences, visited_sites
-from hotvae.errors import ConfigError, DataError, either, listed
+from hotvae.data.long import AUTO, WORDS, LongColumns, guess_long, long_columns, presences, visited_sites
+from hotvae.errors import ConfigError, DataError, listed, option
 
 
 @dataclass(frozen=True)
@@ -365,7 +366,7 @@ def _fill_in_absences(tables: _Tables, id_column: str | None, join: str) -> str:
         raise DataError(
             f"visited sites must stand once in their table; got {listed(ids[ids.duplicated()].unique())} more than "
             f"once (column {own!r}). One row a visit? Name the column of visits, in both tables: "
-            f"{either('--long VISIT,SPECIES,COUNT', 'long=[visit, species, count]')}."
+            f"{option('long', 'VISIT,SPECIES,COUNT')}."
         )
     present, n_lost = presences(tables.labels, tables.long, ids, strict=join != "inner")
     if n_lost:
@@ -464,8 +465,7 @@ def _assign_roles(
     taken = set(reserved) | set(dropped)
     if label_frame is None:
         if labels is None:
-            asked = either("--labels 'sp_*'", "labels='sp_*'")
-            raise ConfigError(f"labels must name the label columns; got none. Pass {asked}.")
+            raise ConfigError(f"labels must name the label columns; got none. Pass {option('labels', 'sp_*')}.")
         label_names = match_columns(labels, columns, "labels", taken)
         label_columns = frame[label_names]
     else:
@@ -478,7 +478,7 @@ def _assign_roles(
         if shared:
             raise DataError(
                 f"labels must not be features; got {listed(shared)} in both tables. "
-                f"Leave these columns of the first out: {either('--drop NAME', 'drop=[...]')}."
+                f"Leave these columns of the first out: {option('drop', 'NAME')}."
             )
     hidden = (taken | set(label_names)) - (set(places) - set(dropped) if coordinates_as_features else set())
     features = frame[[column for column in columns if column not in hidden]]
@@ -688,7 +688,7 @@ def _joined_labels(
 ) -> tuple[pd.DataFrame, NDArray[np.intp], str]:
     """Label columns of the second table in the row order of the first; rows of the first that stay, and a note."""
     if id_column is None:
-        asked = either("--id-column NAME", "id_column='name'")
+        asked = option("id_column", "NAME")
         raise ConfigError(f"a table of labels must be joined by a column; got none. Name the column of both: {asked}.")
     columns = [str(column) for column in label_frame.columns]
     label_frame = label_frame.set_axis(columns, axis=1)
@@ -701,7 +701,7 @@ def _joined_labels(
             hint = ""
             if found and table is label_frame:
                 names = ",".join(filter(None, (found.site, found.species, found.count)))
-                hint = f"One row a record? Pass {either(f'--long {names}', f'long={names!r}')}. "
+                hint = f"One row a record? Pass {option('long', names)}. "
             raise DataError(
                 f"ids must be unique to join tables; got {listed(ids[ids.duplicated()].unique())} "
                 f"more than once (column {id_column!r} of the {what}). "
@@ -718,7 +718,7 @@ def _joined_labels(
                 f"ids in column {id_column!r} must be in both tables; got {len(only_left)} only in the first "
                 f"({listed(only_left) or 'none'}) and {len(only_right)} only in the label table "
                 f"({listed(only_right) or 'none'}). Correct these ids, or leave their rows out: "
-                f"{either('--join inner', JOIN_INNER)}."
+                f"{option('join', 'inner')}."
             )
         rows = np.flatnonzero(left.isin(right))
         lost = (
@@ -733,6 +733,24 @@ def _joined_labels(
     others = [column for column in columns if column != id_column]
     chosen = others if labels is None else match_columns(labels, columns, "labels", [id_column])
     return label_frame[chosen].iloc[right.get_indexer(left[rows])].reset_index(drop=True), rows, lost
+
+
+def label_table(columns: pd.DataFrame, presence: bool = False) -> NDArray[np.float32]:
+    """Return the labels of a table by the rules of training: 0, 1, or NaN for not observed.
+
+    Parameters
+    ----------
+    columns : DataFrame
+        A column a label.
+    presence : bool
+        Labels are counts; any above 0 is 1.
+
+    Raises
+    ------
+    DataError
+        Naming column, rows and cells that are something else.
+    """
+    return checked_labels(_label_values(columns, presence), [str(name) for name in columns])
 
 
 def _label_values(columns: pd.DataFrame, presence: bool) -> NDArray[np.float64]:
@@ -771,8 +789,7 @@ def _numbers_of_text(name: str, column: "pd.Series[Any]", presence: bool) -> NDA
     wrong = np.flatnonzero(np.isnan(numbers[:-1]))
     if wrong.size:
         texts = [levels[i] for i in wrong]
-        asked = either("--presence", "presence=True")
-        counts = f" Counts with X for present? Pass {asked}." if {"x", "X"} & set(texts) else ""
+        counts = option("presence", True, " Counts with X for present? Pass {}.") if {"x", "X"} & set(texts) else ""
         raise DataError(
             f"labels must be 0 or 1; got text {listed(texts)} in column {name!r} "
             f"(rows {listed(np.flatnonzero(np.isin(codes, wrong)))}). "

@@ -7,7 +7,7 @@ import pandas as pd
 from hotvae.config import require_module
 from hotvae.data.dataset import close_names
 from hotvae.data.formats.foreign import check_archive
-from hotvae.errors import DataError, either, listed
+from hotvae.errors import DataError, listed, option
 
 
 def read_sheet(path: Path, sheet: str | None = None) -> pd.DataFrame:
@@ -56,6 +56,6 @@ def chosen_part(names: list[str], wanted: str | None, what: str, path: Path) -> 
     if len(names) != 1:
         raise DataError(
             f"{what} must be named where there are several; got {listed(names, 20)} ({path.name}). "
-            f"Name one: {either('--sheet NAME', 'sheet=...')}."
+            f"Name one: {option('sheet', 'NAME')}."
         )
     return names[0]
