@@ -23,7 +23,7 @@ from hotvae import HotVAENetwork, PlainNetClassifier, read_table, split_dataset,
 from hotvae.checkpoint import write_text
 from hotvae.estimators.threshold_tuner import label_probs
 from hotvae.estimators.thresholds import evaluate_protocols
-from hotvae.jobs.demo import FRACTIONS, HOT_VAE, PLAIN_NET, TREES, fit_trees
+from hotvae.jobs.virtual_demo import FRACTIONS, HOT_VAE, PLAIN_NET, TREES, fit_trees
 from paper import RESULTS
 from paper.runner import versions
 

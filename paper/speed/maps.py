@@ -38,7 +38,8 @@ from hotvae.geo.maps import MapOptions
 from hotvae.geo.rasters import TILE, MapGrid
 from hotvae.jobs.maps import TILES, map_inputs, map_model
 from paper import RESULTS
-from paper.speed.steps import provenance, resident_bytes
+from paper.runner import provenance
+from paper.speed import resident_bytes
 
 LAYERS = ("elevation", "slope", "rain", "warmth", "forest", "water")
 N_SITES, N_TREES = 2_000, 100

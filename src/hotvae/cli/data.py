@@ -186,6 +186,28 @@ def _get(
             print(f"{done.entry.name}: already at {done.path}, nothing to do")
 
 
+@app.command("tables")
+def _tables(
+    name: SetName,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where they go; older ones are replaced.")],
+    as_json: Json = False,
+) -> None:
+    """Write a set as CSV tables of training, validation and test rows, to try commands on tables with."""
+    import shlex
+    from dataclasses import asdict
+
+    from hotvae.jobs.data import export_set
+
+    made = export_set(name, out)
+    if as_json:
+        _print_plain_json({key: str(value) for key, value in asdict(made).items()})
+        return
+    print(f"wrote train.csv, validation.csv and test.csv to {out}")
+    where = ["--coordinates", made.coordinates] if made.coordinates else []
+    words = ["train", str(made.train), "--labels", made.labels, "--id-column", made.id_column, *where]
+    print(f"next  {shlex.join(['hotvae', *words, '--out', 'my_model'])}")
+
+
 @app.command("rasters")
 def _rasters(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where they go.")],
