@@ -22,6 +22,7 @@ from hotvae.cli import (
     ebird,
     evaluate,
     explain,
+    explore,
     grid,
     info,
     models,
@@ -67,6 +68,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("annotate")(annotate.annotate)
 app.command("grid")(grid.grid)
 app.command("map")(map_command.map_)
+app.command("explore")(explore.explore)
 app.command("info")(info.info)
 app.command("models")(models.models)
 app.command("tune")(tune.tune)
