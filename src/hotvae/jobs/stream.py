@@ -9,7 +9,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from hashlib import sha256
@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hotvae.checkpoint import write_text
+from hotvae.files import locked, write_text
 from hotvae.data.parquet import ParquetTable
 from hotvae.errors import ConfigError, DataError, DataWarning, TrainingError
 from hotvae.estimators.all_rows import learn_from_all
@@ -29,7 +29,17 @@ from hotvae.estimators.stacked import StackedClassifier
 from hotvae.features import Rows
 from hotvae.jobs.settings import TrainSettings
 from hotvae.jobs.table_needs import TableNeeds, model_card
-from hotvae.jobs.train import Sample, Tell, TrainRun, checked_out, new_model, remove_state, state_file, train
+from hotvae.jobs.train import (
+    Sample,
+    Tell,
+    TrainRun,
+    check_same,
+    checked_out,
+    new_model,
+    remove_state,
+    state_file,
+    train,
+)
 from hotvae.training.ranks import ALONE, Ranks, shared
 
 # Rows of the sample, at most; and its cells (rows x columns, labels ranks them), at most: a gigabyte of work on them.
@@ -86,23 +96,26 @@ def train_streamed(
     state = state_file(out)
     started = time.perf_counter()
     resumed = state.exists() and settings.resume
-    if ranks.is_first:
-        _open_state(state, settings, big, n_wanted)
-        _learn_from_sample(settings, big, n_wanted, state / "sampled", tell)
-    ranks.wait()
-    model = load_model(state / "sampled")
-    assert isinstance(model, StackedClassifier)  # as checked
-    card = model_card(model)
-    n_sampled = int(card["n_train"])
-    with shared(ranks):
+    with locked(state) if ranks.is_first else nullcontext():
+        if ranks.is_first:
+            _open_state(state, settings, big, n_wanted)
+            _learn_from_sample(settings, big, n_wanted, state / "sampled", tell)
+        ranks.wait()
+        model = load_model(state / "sampled")
+        assert isinstance(model, StackedClassifier)  # as checked
+        card = model_card(model)
+        n_sampled = int(card["n_train"])
+        if not settings.force:
+            check_same(Path(out), type(model).__name__, card)
         progress: Any = "silent" if settings.quiet else "auto"
-        learn_from_all(model, big, _Ready(model, big.path.name), n_sampled, folder=state, progress=progress)
-    ranks.wait()
-    card |= {"command": command, "n_train": big.n_rows, "n_sampled": n_sampled}
-    if ranks.is_first:
-        model.save(out, extra=card)
-        remove_state(state)
-    ranks.wait()
+        with shared(ranks):
+            learn_from_all(model, big, _Ready(model, big.path.name), n_sampled, folder=state, progress=progress)
+        card |= {"command": command, "n_train": big.n_rows, "n_sampled": n_sampled}
+        ranks.wait()
+        if ranks.is_first:
+            model.save(out, extra=card)
+            remove_state(state)
+        ranks.wait()
     seconds = time.perf_counter() - started
     return TrainRun(
         model, card["split"], big.n_rows, 0, card["dropped_labels"], resumed, seconds, card["validation"], None
@@ -149,7 +162,11 @@ def _open_state(state: Path, settings: TrainSettings, big: ParquetTable, n_wante
     """Make sure that what lies in the folder belongs to this very run."""
     if not settings.resume:
         remove_state(state)
-    told = {name: value for name, value in asdict(settings).items() if name not in ("out", "resume", "quiet", "json")}
+    told = {
+        name: value
+        for name, value in asdict(settings).items()
+        if name not in ("out", "resume", "force", "quiet", "json")
+    }
     digest = sha256(json.dumps([told, big.identity(), n_wanted], sort_keys=True, default=str).encode()).hexdigest()
     mark = state / "run"
     if mark.is_file() and mark.read_text(encoding="utf-8") != digest:
