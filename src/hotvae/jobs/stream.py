@@ -20,13 +20,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hotvae.files import locked, write_text
 from hotvae.data.parquet import ParquetTable
 from hotvae.errors import ConfigError, DataError, DataWarning, TrainingError
 from hotvae.estimators.all_rows import learn_from_all
 from hotvae.estimators.registry import load_model
 from hotvae.estimators.stacked import StackedClassifier
 from hotvae.features import Rows
+from hotvae.files import locked, write_text
 from hotvae.jobs.settings import TrainSettings
 from hotvae.jobs.table_needs import TableNeeds, model_card
 from hotvae.jobs.train import (
