@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hotvae.cli.options import Decimal, Encoding, IdColumn, IgnoreUnknown, LabelTable, ModelFolder, Presence, Quiet
+from hotvae.config import MOST_SEED
 
 
 def explain(
@@ -35,7 +36,7 @@ def explain(
     ignore_unknown: IgnoreUnknown = False,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
-    seed: Annotated[int, typer.Option(min=0, help="Decides which rows and resamples are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Decides which rows and resamples are drawn.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace a page that is there.")] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
