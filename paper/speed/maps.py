@@ -1,6 +1,6 @@
 """A large map with one thread: cells a second, where the time goes, what equal rows save, memory; beside a forest.
 
-    python -m paper.speed.maps                    (20 million cells x 100 species: half an hour, 12 GB of disk for a while)
+    python -m paper.speed.maps                    (20 million cells x 100 species: half an hour, 12 GB of disk)
     python -m paper.speed.maps --cells 200000     (a short one)
     python -m paper.speed.maps --render           (the stored result into docs/maps.md)
 
@@ -225,15 +225,15 @@ def paragraph(found):
     seconds, memory, more = found["seconds"], found["memory"], found["thousand_million_cells"]
     forest, is_valid = found["forest"], "all valid" if found["valid"] else "not all valid"
     text = (
-        f"Measured (`{found['command']}`, {found['date'][:10]}, one thread, processor time): {found['cells']:,} cells × "
-        f"{found['species']} species at {found['cells_per_second']:,.0f} cells a second and core, "
+        f"Measured (`{found['command']}`, {found['date'][:10]}, one thread, processor time): {found['cells']:,} cells "
+        f"× {found['species']} species at {found['cells_per_second']:,.0f} cells a second and core, "
         f"{found['times_forest']:.1f} times the {forest['cells_per_second']:,.0f} of scikit-learn's random forest "
         f"({forest['trees']} trees, {forest['cells']:,} cells of the same windows, nothing written). "
         f"{100 * found['share_of_model']:.0f} % of the time was in the model itself, "
-        f"{100 * found['share_of_model_and_trust']:.0f} % with the distance to training; {seconds['before']:.0f} s were "
-        f"spent before the first tile. Equal rows saved {100 * found['rows_saved']:.0f} % of the predictions. Memory "
-        f"was {memory['after_first_tile'] / 1e6:.0f} MB after the first tile, {memory['after_last_tile'] / 1e6:.0f} MB "
-        f"after the last and {memory['peak'] / 1e6:.0f} MB at most. Killed once a third of {found['tiles']['all']:,} "
+        f"{100 * found['share_of_model_and_trust']:.0f} % with the distance to training; {seconds['before']:.0f} s "
+        f"were spent before the first tile. Equal rows saved {100 * found['rows_saved']:.0f} % of the predictions. Memory "
+        f"was {memory['after_first_tile'] / 1e6:.0f} MB after the first tile, {memory['after_last_tile'] / 1e6:.0f} "
+        f"MB after the last and {memory['peak'] / 1e6:.0f} MB at most. Killed once a third of {found['tiles']['all']:,} "
         f"tiles was there, the run found {found['tiles']['found']:,} of them again; the files "
         f"({sum(found['bytes'].values()) / 1e9:.2f} GB) are {is_valid}. Computed from it, 10⁹ cells take "
         f"{more['hours_one_core']:.1f} hours on one core, {60 * more['hours_32_cores']:.0f} minutes on 32, and "
