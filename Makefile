@@ -6,7 +6,7 @@ BIN := .venv/bin
 # uv does not read pip's settings: hand it the folder pip has been told to look for wheels in.
 UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}" $(BIN)/uv
 
-.PHONY: demo test quick check lint types layers examples bench bench-maps reproduce clean
+.PHONY: demo test quick check lint types layers examples bench-maps reproduce clean
 
 demo: .venv/.installed
 	$(BIN)/hotvae demo --out hotvae-demo
@@ -33,11 +33,6 @@ layers: .venv/.installed-dev
 
 examples: .venv/.installed-test
 	for script in examples/*.py; do echo "== $$script"; $(BIN)/python -W error $$script || exit 1; done
-
-# One thread, about half an hour, of which one size is compiled for up to ten minutes; other programs on the machine make its
-# numbers worse.
-bench: .venv/.installed
-	$(BIN)/python -m paper.speed.steps
 
 # 20 million cells x 100 species mapped with one thread, beside a random forest: hours, 12 GB of disk for a while.
 bench-maps: .venv/.installed-test

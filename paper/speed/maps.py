@@ -40,7 +40,8 @@ from hotvae.geo.maps import MapOptions
 from hotvae.geo.rasters import TILE, MapGrid
 from hotvae.jobs.maps import TILES, map_inputs, map_model
 from paper import RESULTS
-from paper.speed.steps import provenance, resident_bytes
+from paper.runner import provenance
+from paper.speed import resident_bytes
 from paper.summaries import replace_marked
 
 LAYERS = ("elevation", "slope", "rain", "warmth", "forest", "water")

@@ -2,8 +2,9 @@
 
     python -m paper.speed.stream
     python -m paper.speed.stream --rows 100000
+    python -m paper.speed.stream --render        (writes the table of docs/performance.md)
 
-A table of drawn numbers is written (1,000,000 rows x 10 columns) and a small HOT-VAE of 100 labels trained on a few
+A table of drawn numbers is written (1,000,000 rows x 10 columns) and HOT-VAE's default with 100 labels trained on a few
 rows: its accuracy does not matter here, its prediction takes the same path as any other. Then ``predict_stream``, which
 is what ``hotvae predict`` calls, runs over a tenth of the table and over all of it, each in a process of its own with
 one thread. The long one is ended by SIGKILL once half of the pieces are there, and started again. Written down: the
@@ -27,14 +28,16 @@ import numpy as np
 import pandas as pd
 import torch
 
-from hotvae import HotVAENetwork, load_model
+from hotvae import HotVAEClassifier, load_model
 from hotvae.checkpoint import write_text
 from hotvae.jobs.predict import STREAM_ROWS, predict_stream
-from paper import RESULTS
-from paper.speed.steps import provenance, resident_bytes
+from paper import DOCS, RESULTS
+from paper.runner import provenance
+from paper.speed import resident_bytes
+from paper.summaries import markdown_table, replace_marked
 
 N_FEATURES = 10
-SETTINGS = {"dim": 32, "n_layers": 1, "encoder_widths": (64,)}
+FILE, PAGE = "stream.json", DOCS / "performance.md"
 
 
 def write_rows(path, n_rows, seed, rows_at_once=STREAM_ROWS):
@@ -62,9 +65,10 @@ def train_model(folder, n_labels, seed):
     rng = np.random.default_rng(seed)
     features = rng.standard_normal((500, N_FEATURES))
     labels = features @ rng.normal(size=(N_FEATURES, n_labels)) + rng.normal(size=(500, n_labels)) > 2
-    own = {"max_epochs": 2, "given_epochs": 0, "covariance_epochs": 0, "n_threads": 1, "random_state": seed}
     table = pd.DataFrame(features, columns=feature_names())
-    HotVAENetwork.from_settings(**SETTINGS, **own).fit(table, labels.astype(int)).save(folder)
+    model = HotVAEClassifier(effort="quick", random_state=seed).fit(table, labels.astype(int))
+    model.save(folder)
+    return model.recipe_.lines()
 
 
 def predict_table(model, table, out, notes, rows_at_once):
@@ -120,20 +124,52 @@ def check_result(folder, table, out, n_rows, n_labels):
     return {"whole": bool(whole and at == n_rows), "largest_difference": furthest}
 
 
+def rendered(content):
+    """Return memory and speed of a long prediction that was killed and resumed."""
+    runs = content["runs"]
+    names = {
+        "short": f"{content['short_rows']:,} rows",
+        "killed": f"{content['rows']:,} rows, killed",
+        "resumed": f"{content['rows']:,} rows, resumed",
+    }
+    rows = [
+        [names[name], f"{run['peak'] / 1e6:.0f}", f"{run['cpu_seconds']:.0f}" if "cpu_seconds" in run else ""]
+        for name, run in runs.items()
+    ]
+    resident = [told["resident"] / 1e6 for told in runs["killed"]["told"]]
+    half = len(resident) // 2
+    whole = "is whole" if content["whole"] else "is not whole"
+    table = markdown_table([f"× {content['labels']} labels", "peak MB", "CPU s"], rows)
+    return (
+        f"{table}\nThe second process found {content['pieces_found_after_the_kill']} of {content['pieces']} pieces "
+        f"and did the rest at {content['rows_per_cpu_second']:,.0f} rows a CPU second, joining them all included. The "
+        f"result {whole}; rows predicted in other company differ from it by at most "
+        f"{content['largest_difference']:.0e}. Resident memory of the process that was killed, after each of its "
+        f"pieces: {min(resident[:half]):.0f} to {max(resident[:half]):.0f} MB in the first half of them, "
+        f"{min(resident[half:]):.0f} to {max(resident[half:]):.0f} in the second. Pieces of "
+        f"{content['rows_at_once']:,} rows; {content['date'][:10]}. Command: `{content['command']}`.\n"
+    )
+
+
 def main(argv=None):
-    """Measure and write the result."""
+    """Measure and write the result, or write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--labels", type=int, default=100)
     parser.add_argument("--rows-at-once", type=int, default=STREAM_ROWS, help="rows of a piece")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--render", action="store_true", help="write the table of what was measured before")
     options = parser.parse_args(argv)
+    if options.render:
+        table = rendered(json.loads((options.out / FILE).read_text()))
+        write_text(PAGE, replace_marked(PAGE.read_text(), "stream", f"\n{table}\n"))
+        return
     torch.set_num_threads(1)
     runs = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        train_model(folder / "model", options.labels, options.seed)
+        recipe = train_model(folder / "model", options.labels, options.seed)
         short = max(1, options.rows // 10)
         write_rows(folder / "short.parquet", short, options.seed)
         runs["short"] = run_process(folder, folder / "short.parquet", folder / "p_short.parquet", options.rows_at_once)
@@ -154,14 +190,14 @@ def main(argv=None):
         "short_rows": short,
         "labels": options.labels,
         "rows_at_once": options.rows_at_once,
-        "settings": SETTINGS,
+        "recipe": recipe,
         "pieces": n_pieces,
         "pieces_found_after_the_kill": n_found,
         "rows_per_cpu_second": predicted / runs["resumed"]["cpu_seconds"] if predicted else None,
         "runs": runs,
         **checks,
     }
-    write_text(options.out / "stream.json", json.dumps(content, indent=1) + "\n")
+    write_text(options.out / FILE, json.dumps(content, indent=1) + "\n")
     print(
         {
             key: content[key]

@@ -109,7 +109,7 @@ def test_dataset__label_not_zero_or_one__names_column_rows_and_remedy():
         Dataset(np.arange(40.0)[:, None], labels, label_names=("owl", "Turdus merula"))
     assert str(caught.value) == (
         "labels must be 0 or 1; got 2.0 in column 'Turdus merula' (rows 14, 20, 21, 22, 23, +2 more). "
-        "Counts? Pass --presence (presence=True)."
+        "Counts? Pass presence=True."
     )
 
 

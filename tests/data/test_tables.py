@@ -362,7 +362,7 @@ def test_read_features__missing_or_unknown_column__named_with_remedy(write):
     with pytest.raises(DataError, match=r"must have the column\(s\) 'depth', 'z'; got none .*\(close: 'depht'\)"):
         read_features(path, feature_names=["depth", "soil", "z"])
     with pytest.raises(
-        DataError, match=r"got unknown column\(s\) 'depht', 'slope'\. Remove them, or pass --ignore-unknown"
+        DataError, match=r"got unknown column\(s\) 'depht', 'slope'\. Remove them, or pass ignore_unknown=True"
     ):
         read_features(path, feature_names=["soil"])
     assert read_features(path, feature_names=["soil"], ignore_unknown=True).shape == (1, 1)

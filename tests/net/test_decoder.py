@@ -1,6 +1,5 @@
 """The decoder: read-out, layers, direct path, and how far messages travel."""
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,12 +233,10 @@ def test_decoder__messages_that_add_nothing__are_not_passed_in_predictions():
     assert not torch.equal(silent[-1], loud[-1])
 
 
-@pytest.mark.parametrize("by_hand", [True, False])
-def test_decoder__lists_of_neighbours__equal_the_same_graph_as_a_mask(by_hand):
+def test_decoder__lists_of_neighbours__equal_the_same_graph_as_a_mask():
     """A path: every label hears itself and its neighbours; lists are filled up with -1."""
     masked = scrambled(Decoder(4, small_config(), True, path_graph(4)))
     lists = torch.tensor([[0, 1, -1], [0, 1, 2], [1, 2, 3], [2, 3, -1]])
     listed = Decoder(4, small_config(), True, lists).double()
     listed.load_state_dict(masked.state_dict() | {"graph": lists})
-    masked.by_hand = listed.by_hand = by_hand
     close(listed(normal(3, 1, 4)), masked(normal(3, 1, 4)), 1e-12)

@@ -30,7 +30,7 @@ from hotvae.cli import (
     tune,
 )
 from hotvae.cli import map as map_command
-from hotvae.errors import DataWarning, HotVAEError
+from hotvae.errors import DataWarning, HotVAEError, speaking
 
 # UsageError and what stands above it; typer brings its own copy of click or click itself, version by version.
 _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without × says ? rather than nothing
     try:
-        with _one_line_warnings():
+        with speaking("command line"), _one_line_warnings():
             command = typer.main.get_command(app)
             code = command.main(args=arguments, prog_name="hotvae", standalone_mode=False, obj=arguments)
     except _UsageProblem as problem:

@@ -15,7 +15,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from hotvae.data.dataset import close_names, feature_kinds, text_levels
-from hotvae.errors import DataError, DataWarning, listed
+from hotvae.errors import DataError, DataWarning, listed, option
 
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})([T ].*)?")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
@@ -101,7 +101,7 @@ def column_order(
     if unknown and not ignore_unknown:
         raise DataError(
             f"columns must be known from training; got unknown column(s) {listed(unknown)}. "
-            "Remove them, or pass --ignore-unknown (ignore_unknown=True)."
+            f"Remove them, or pass {option('ignore_unknown', True)}."
         )
     position = {name: i for i, name in enumerate(columns)}
     return [position[name] for name in feature_names]

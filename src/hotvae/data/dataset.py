@@ -22,7 +22,7 @@ from pandas.api.types import (
 )
 from scipy import sparse
 
-from hotvae.errors import DataError, DataWarning, listed
+from hotvae.errors import DataError, DataWarning, listed, option
 
 FeatureTable: TypeAlias = NDArray[Any] | sparse.csr_array | pd.DataFrame
 FeatureKind: TypeAlias = Literal["numeric", "categorical"]
@@ -88,7 +88,7 @@ class Dataset:
         _check_names("feature_names", feature_names, int(features.shape[1]))
         _check_names("label_names", label_names, raw_labels.shape[1])
         _check_length("labels", len(raw_labels), n_samples)
-        labels = _checked_labels(raw_labels, label_names)
+        labels = checked_labels(raw_labels, label_names)
         _check_features(features, feature_names)
         coordinates, coordinate_names = self._checked_coordinates(n_samples)
         groups = _row_vector("groups", self.groups, n_samples)
@@ -543,15 +543,16 @@ def _label_matrix(labels: Any, names: Sequence[str]) -> tuple[NDArray[Any], tupl
     return array, given or tuple(f"label_{i}" for i in range(array.shape[1]))
 
 
-def _checked_labels(labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.float32]:
+def checked_labels(labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.float32]:
+    """Refuse labels other than 0, 1 and NaN, and those that were never observed."""
     missing = np.isnan(labels)
     wrong = ~((labels == 0) | (labels == 1) | missing)
     if wrong.any():
         columns = np.flatnonzero(wrong.any(axis=0))
         rows = np.flatnonzero(wrong[:, columns[0]])
         raise DataError(
-            f"labels must be 0 or 1; got {labels[rows[0], columns[0]]} {_where(names, columns, rows)}. "
-            "Counts? Pass --presence (presence=True)."
+            f"labels must be 0 or 1; got {labels[rows[0], columns[0]]} {_where(names, columns, rows)}."
+            f"{option('presence', True, ' Counts? Pass {}.') or ' Correct these cells.'}"
         )
     empty = np.flatnonzero(missing.all(axis=0))
     if empty.size:

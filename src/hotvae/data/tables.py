@@ -31,6 +31,7 @@ from hotvae.data.dataset import (
     Dataset,
     FeatureKind,
     FeatureTable,
+    checked_labels,
     feature_kinds,
     numeric_matrix,
     text_levels,
@@ -38,7 +39,7 @@ from hotvae.data.dataset import (
 from hotvae.data.formats.darwin_core import read_darwin_core
 from hotvae.data.frames import NpzTable, file_kind, read_frame, read_npz
 from hotvae.data.long import AUTO, WORDS, LongColumns, guess_long, long_columns, presences, visited_sites
-from hotvae.errors import ConfigError, DataError, listed
+from hotvae.errors import ConfigError, DataError, listed, option
 
 
 @dataclass(frozen=True)
@@ -732,6 +733,24 @@ def _joined_labels(
     return label_frame[chosen].iloc[right.get_indexer(left[rows])].reset_index(drop=True), rows, lost
 
 
+def label_table(columns: pd.DataFrame, presence: bool = False) -> NDArray[np.float32]:
+    """Return the labels of a table by the rules of training: 0, 1, or NaN for not observed.
+
+    Parameters
+    ----------
+    columns : DataFrame
+        A column a label.
+    presence : bool
+        Labels are counts; any above 0 is 1.
+
+    Raises
+    ------
+    DataError
+        Naming column, rows and cells that are something else.
+    """
+    return checked_labels(_label_values(columns, presence), [str(name) for name in columns])
+
+
 def _label_values(columns: pd.DataFrame, presence: bool) -> NDArray[np.float64]:
     """Labels as numbers; that they are 0 or 1 is checked by the data set."""
     dense = _sparse_accessor(columns).to_dense() if _is_sparse(columns) else columns
@@ -768,7 +787,7 @@ def _numbers_of_text(name: str, column: "pd.Series[Any]", presence: bool) -> NDA
     wrong = np.flatnonzero(np.isnan(numbers[:-1]))
     if wrong.size:
         texts = [levels[i] for i in wrong]
-        counts = " Counts with X for present? Pass --presence (presence=True)." if {"x", "X"} & set(texts) else ""
+        counts = option("presence", True, " Counts with X for present? Pass {}.") if {"x", "X"} & set(texts) else ""
         raise DataError(
             f"labels must be 0 or 1; got text {listed(texts)} in column {name!r} "
             f"(rows {listed(np.flatnonzero(np.isin(codes, wrong)))}). "

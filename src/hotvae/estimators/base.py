@@ -338,7 +338,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             return rows.probs_given(given)
         able = "HotVAEClassifier, JointClassifier, HotVAENetwork, ProbitJSDM, MPVAE or a chain"
         raise ConfigError(
-            f"given must go with a model that learns labels from labels; got {type(self).__name__}. Use {able}."
+            f"given must go with a model that learns labels from labels; got {type(self).__name__}. Leave it out, or "
+            f"train another: {able}."
         )
 
     def _given_some(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:

@@ -20,8 +20,8 @@ from scipy import sparse
 
 from hotvae.data.dataset import Dataset, FeatureKind, check_finite, close_names
 from hotvae.data.frames import read_frame
-from hotvae.data.tables import align_columns, check_kinds, dataset_from_frame, read_features, read_table
-from hotvae.errors import DataError, DataWarning, listed
+from hotvae.data.tables import align_columns, check_kinds, dataset_from_frame, label_table, read_features, read_table
+from hotvae.errors import DataError, DataWarning, listed, option
 from hotvae.estimators.base import LabelClassifier
 from hotvae.features.columns import ColumnPlan
 
@@ -247,7 +247,7 @@ class TableNeeds:
 
     def read_given(
         self,
-        given: str | Path,
+        given: str | Path | pd.DataFrame,
         ids: "pd.Index[Any]",
         *,
         presence: bool = False,
@@ -258,7 +258,7 @@ class TableNeeds:
 
         Parameters
         ----------
-        given : path
+        given : path or DataFrame
             Table with any of the label columns: 1 present, 0 absent, empty unknown. Labels without a column are
             unknown; features and other columns of the training table are passed over.
         ids : Index
@@ -271,8 +271,8 @@ class TableNeeds:
         ndarray of shape (n_samples, n_labels)
             1, 0, or NaN for unknown.
         """
-        source, id_column = Path(given), str(ids.name)
-        frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=[id_column])
+        source, id_column = _name_of(given), str(ids.name)
+        frame = read_frame(given, encoding=encoding, decimal=decimal, text_columns=[id_column])
         columns = [str(name) for name in frame.columns]
         frame = frame.set_axis(columns, axis=1)
         is_joined = id_column in columns and id_column not in {*self.labels, *self.features}
@@ -283,29 +283,29 @@ class TableNeeds:
             names, what = (unknown, "unknown column(s)") if unknown else (columns, "none of them among")
             raise DataError(
                 f"given labels must be in columns named as in training; got {what} {listed(names)}"
-                f"{close_names(names, self.labels)} ({source.name}). Correct or remove them; "
-                "ids are joined by --id-column."
+                f"{close_names(names, self.labels)} ({source}). Correct or remove them."
+                f"{option('id_column', 'NAME', ' Ids are joined by {}.')}"
             )
         rows = np.arange(len(frame))
         if is_joined:
-            rows = _rows_of_ids(frame[id_column], ids, source.name)
+            rows = _rows_of_ids(frame[id_column], ids, source)
         elif len(frame) != len(ids):
+            join = option("id_column", "NAME", ", or give both tables an id column ({})")
             raise DataError(
-                f"given labels must have the rows of the table, {len(ids)}; got {len(frame)} ({source.name}). "
-                "Add the missing rows with empty cells, or give both tables an id column (--id-column)."
+                f"given labels must have the rows of the table, {len(ids)}; got {len(frame)} ({source}). "
+                f"Add the missing rows with empty cells{join}."
             )
         found = np.full((len(ids), len(self.labels)), np.nan, dtype=np.float32)
         filled = [name for name in labels if frame[name].notna().any()]
         if filled:
-            data = _only_labels(frame[filled], labels=filled, presence=presence or self.presence)
-            values = np.asarray(data.labels, dtype=np.float32)
-            places = [self.labels.index(name) for name in data.label_names]
+            values = label_table(frame[filled], presence or self.presence)
+            places = [self.labels.index(name) for name in filled]
             found[:, places] = np.where((rows >= 0)[:, None], values[rows], np.nan)
         return found
 
 
 def _name_of(table: Any) -> str:
-    return "table" if isinstance(table, pd.DataFrame) else Path(table).name
+    return str(table.attrs.get("name", "table")) if isinstance(table, pd.DataFrame) else Path(table).name
 
 
 def _only_labels(frame: pd.DataFrame, **roles: Any) -> Dataset:

@@ -1,9 +1,5 @@
 """The shared decoder: labels are nodes of a graph, n rounds of messages, a read-out after each (Eq. 7-14)."""
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -11,11 +7,8 @@ from torch.utils.checkpoint import checkpoint
 
 from hotvae.config import NetConfig
 from hotvae.net.attention import DecoderLayer, Neighbours
-from hotvae.net.cpu import CPULayers, rows_at_a_time
 from hotvae.net.latent import token_mean
 from hotvae.types import GraphMask, LayerLogits, Logits, States, TokenMask, Tokens
-
-Round = Callable[..., Tensor]
 
 
 def readout(states: States, weight: Float[Tensor, "label dim"], bias: Float[Tensor, " label"]) -> Logits:
@@ -71,9 +64,6 @@ class Decoder(nn.Module):
 
     graph: Tensor | None
 
-    by_hand = True
-    """False computes every layer by its modules: slower on a CPU, but differentiable twice."""
-
     def __init__(
         self,
         n_labels: int,
@@ -93,7 +83,6 @@ class Decoder(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_labels) if initial_logits is None else initial_logits.clone())
         self.direct = nn.Linear(config.latent_width, n_labels, bias=False) if config.direct_path else None
         self.register_buffer("graph", graph)
-        self._cpu = CPULayers()
 
     def forward(self, tokens: Tokens, token_mask: TokenMask | None = None) -> LayerLogits:
         """Decode latent tokens into the logits after every layer; the last is the prediction.
@@ -103,35 +92,20 @@ class Decoder(nn.Module):
         first_guess = 0.0 if self.direct is None else self.direct(token_mean(tokens, token_mask))
         if self.direct is not None and (not self.messages_on or self._is_silent()):
             return (self.bias + first_guess).unsqueeze(0)
-        layers = self._rounds(tokens)
-        n_rows = len(tokens)
-        if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
-            n_rows = rows_at_a_time(n_rows, *self.embedding.shape)
-        blocks = tokens.split(n_rows)
-        masks = [None] * len(blocks) if token_mask is None else token_mask.split(n_rows)
-        again = self.checkpointing and torch.is_grad_enabled()
-        logits = [
-            checkpoint(self._decode, layers, rows, mask, use_reentrant=False)
-            if again
-            else self._decode(layers, rows, mask)
-            for rows, mask in zip(blocks, masks, strict=True)
-        ]
-        return torch.cat(logits, dim=1) + first_guess
+        if self.checkpointing and torch.is_grad_enabled():
+            logits: LayerLogits = checkpoint(self._decode, tokens, token_mask, use_reentrant=False)
+        else:
+            logits = self._decode(tokens, token_mask)
+        return logits + first_guess
 
     def _is_silent(self) -> bool:
         """Say whether messages add exactly nothing, as after direct epochs: then a prediction need not pass them."""
         return not self.training and not torch.compiler.is_compiling() and not bool(self.weight.any())
 
-    def _rounds(self, tokens: Tokens) -> list[Round]:
-        """Every round of messages: written out by hand where that is possible, the modules themselves elsewhere."""
-        layers: Any = self.layers
-        rounds = self._cpu.rounds(layers, self.graph, len(self.embedding), tokens) if self.by_hand else None
-        return rounds or [partial(layer, graph=self.graph) for layer in layers]
-
-    def _decode(self, layers: list[Round], tokens: Tokens, token_mask: TokenMask | None) -> LayerLogits:
+    def _decode(self, tokens: Tokens, token_mask: TokenMask | None) -> LayerLogits:
         states = self.embedding.unsqueeze(0)
         logits = []
-        for layer in layers:
-            states = layer(states, tokens, token_mask)
+        for layer in self.layers:
+            states = layer(states, tokens, token_mask, self.graph)
             logits.append(readout(states, self.weight, self.bias))
         return torch.stack(logits)
