@@ -17,10 +17,10 @@ from hotvae.cli.options import (
     Json,
     LabelTable,
     Long,
+    ModelTable,
     Presence,
     Sheet,
     Sites,
-    TableFile,
 )
 from hotvae.cli.printing import print_json, print_measures
 
@@ -35,7 +35,7 @@ def evaluate(
             "(draws × sites × labels).",
         ),
     ],
-    table: TableFile,
+    table: ModelTable,
     label_table: LabelTable = None,
     id_column: IdColumn = None,
     presence: Presence = False,

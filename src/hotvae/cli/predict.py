@@ -9,13 +9,24 @@ from typing import Annotated
 
 import typer
 
-from hotvae.cli.options import Decimal, Encoding, Force, IdColumn, IgnoreUnknown, Json, ModelFolder, Sheet, TableFile
+from hotvae.cli.options import (
+    Decimal,
+    Encoding,
+    Force,
+    IdColumn,
+    IgnoreUnknown,
+    Json,
+    Long,
+    ModelFolder,
+    ModelTable,
+    Sheet,
+)
 from hotvae.cli.printing import print_json
 
 
 def predict(
     model_folder: ModelFolder,
-    table: TableFile,
+    table: ModelTable,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Probabilities: .csv, .tsv or .parquet.")],
     binary: Annotated[
         str | None,
@@ -52,6 +63,7 @@ def predict(
     ] = None,
     ignore_unknown: IgnoreUnknown = False,
     id_column: IdColumn = None,
+    long: Long = None,
     sheet: Sheet = None,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
@@ -82,6 +94,7 @@ def predict(
             given=given,
             ignore_unknown=ignore_unknown,
             id_column=id_column,
+            long=long,
             sheet=sheet,
             encoding=encoding,
             decimal=decimal,

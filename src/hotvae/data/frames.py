@@ -85,8 +85,8 @@ def read_frame(
         frame = _npz_frame(source)
     elif kind == ".zip":
         raise DataError(
-            f"table must not be an archive here; got {source.name!r}. Only hotvae train reads Darwin Core archives; "
-            "unpack it, and name a table in it."
+            f"table must not be an archive here; got {source.name!r}. Darwin Core archives are read as the first "
+            "table of train, predict, evaluate and explain only. Unpack it, and name a table in it."
         )
     elif kind == ".xlsx":
         frame = _with_text(_named(read_sheet(source, sheet), source), text_columns)
