@@ -30,13 +30,13 @@ import torch
 from torch import nn
 
 from hotvae.baselines.plain import PlainNetClassifier
-from hotvae.checkpoint import write_text
 from hotvae.config import NetConfig
 from hotvae.data.catalog import load
 from hotvae.data.dataset import Dataset
 from hotvae.errors import DataWarning
 from hotvae.estimators.registry import find_classifier
 from hotvae.features import Rows
+from hotvae.files import write_text
 from hotvae.jobs.tune import ONE_THREAD
 from hotvae.metrics import known_part, log_loss, mean_auc
 from hotvae.metrics.joint import SURE

@@ -20,10 +20,10 @@ import numpy as np
 from scipy import stats
 
 from hotvae import HotVAENetwork, PlainNetClassifier, read_table, split_dataset, virtual_region
-from hotvae.checkpoint import write_text
 from hotvae.estimators.threshold_tuner import label_probs
 from hotvae.estimators.thresholds import evaluate_protocols
-from hotvae.jobs.demo import FRACTIONS, HOT_VAE, PLAIN_NET, TREES, fit_trees
+from hotvae.files import write_text
+from hotvae.jobs.virtual_demo import FRACTIONS, HOT_VAE, PLAIN_NET, TREES, fit_trees
 from paper import RESULTS
 from paper.runner import versions
 

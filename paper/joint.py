@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotvae.checkpoint import write_text
 from hotvae.config import MessagesConfig
 from hotvae.data.catalog import catalog_names, describe, find_file
 from hotvae.errors import DataError
+from hotvae.files import write_text
 from hotvae.jobs.durations import parse_duration
 from paper import DOCS, RESULTS
 from paper.experiments import Cell, Experiment, Variant

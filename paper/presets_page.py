@@ -17,8 +17,8 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hotvae.checkpoint import write_text
 from hotvae.estimators.registry import find_classifier, load_model
+from hotvae.files import write_text
 from paper import DOCS, RESULTS
 from paper.presets import COORDINATES, read_preset
 from paper.runner import versions

@@ -35,7 +35,7 @@ import numpy as np
 import pandas as pd
 
 from hotvae import HotVAEClassifier
-from hotvae.checkpoint import write_text
+from hotvae.files import write_text
 from hotvae.geo.maps import MapOptions
 from hotvae.geo.rasters import TILE, MapGrid
 from hotvae.jobs.maps import TILES, map_inputs, map_model

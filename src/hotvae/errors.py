@@ -5,6 +5,7 @@ option is named by :func:`option`, which knows who that is (:func:`speaking`).
 """
 
 import json
+import reprlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +18,11 @@ _face: ContextVar[Face] = ContextVar("face", default="python")
 # Options that the command line calls otherwise, and those that the body of a request to the service has.
 _ON_COMMAND_LINE = {"objective": "list", "metric": "binary"}
 _IN_REQUESTS = frozenset({"empty", "given", "ignore_unknown", "n_draws", "objective", "rows", "seed"})
+
+
+_short = reprlib.Repr()
+_short.maxlevel, _short.maxlist, _short.maxtuple, _short.maxdict, _short.maxset = 3, 8, 8, 4, 8
+_short.maxstring = _short.maxother = _short.maxlong = 100
 
 
 class HotVAEError(Exception):
@@ -121,3 +127,14 @@ def option(name: str, value: Any = None, sentence: str = "{}") -> str:
     else:
         spelled = name if value is None else f"{name}={value!r}"
     return sentence.format(spelled)
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: as Python writes it, cut where it is long.
+
+    Examples
+    --------
+    >>> shown(1.5), shown([[[[1]]]]), len(shown("long" * 1000))
+    ('1.5', '[[[...]]]', 100)
+    """
+    return _short.repr(value)

@@ -11,9 +11,9 @@ import pytest
 
 from hotvae import HotVAENetwork
 from hotvae.baselines.prevalence import Prevalence
-from hotvae.checkpoint import locked
 from hotvae.errors import ConfigError, DataError, DataWarning
 from hotvae.estimators.trust import Applicability
+from hotvae.files import locked
 from hotvae.jobs.predict import PredictionRun, Watch, predict_rows, predict_stream, predict_table
 from hotvae.jobs.table_needs import TableNeeds
 

@@ -19,6 +19,7 @@ from hotvae.cli.options import (
     Quiet,
     Sites,
 )
+from hotvae.config import MOST_SEED
 
 
 def explain(
@@ -48,7 +49,7 @@ def explain(
     ignore_unknown: IgnoreUnknown = False,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
-    seed: Annotated[int, typer.Option(min=0, help="Decides which rows and resamples are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Decides which rows and resamples are drawn.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace a page that is there.")] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,

@@ -6,6 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from hotvae.config import MOST_SEED
+
+# More draws, or pairs of sites, change no digit that is printed, and would take days.
+MOST_DRAWS = 1_000_000
+
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.")]
 TableFile = Annotated[
     Path,
@@ -113,7 +118,9 @@ MaxDistance = Annotated[
     float | None,
     typer.Option(metavar="D", help="Of a tree: connect relatives up to this distance instead."),
 ]
-Seed = Annotated[int | None, typer.Option(metavar="N", min=0, help="The same seed gives the same model (0).")]
+Seed = Annotated[
+    int | None, typer.Option(metavar="N", min=0, max=MOST_SEED, help="The same seed gives the same model (0).")
+]
 Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any other setting of the model, such as max_epochs; repeat."),

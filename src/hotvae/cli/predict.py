@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from hotvae.cli.options import (
+    MOST_DRAWS,
     Decimal,
     Encoding,
     Force,
@@ -52,7 +53,9 @@ def predict(
     empty: Annotated[
         int, typer.Option(metavar="1|0", help="What an empty list counts where no label is present; for f1, jaccard.")
     ] = 1,
-    draws: Annotated[int, typer.Option(metavar="N", min=1, help="Draws of whole label sets that decide lists.")] = 200,
+    draws: Annotated[
+        int, typer.Option(metavar="N", min=1, max=MOST_DRAWS, help="Draws of whole label sets that decide lists.")
+    ] = 200,
     given: Annotated[
         Path | None,
         typer.Option(

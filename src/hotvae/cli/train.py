@@ -103,6 +103,9 @@ def train(
         bool | None,
         typer.Option("--resume/--no-resume", help="Go on with an interrupted run (default), or start afresh."),
     ] = None,
+    force: Annotated[
+        bool | None, typer.Option("--force/--no-force", help="Replace a model of another table or kind.")
+    ] = None,
     quiet: Annotated[bool | None, typer.Option("--quiet/--progress", help="Show no progress.")] = None,
     as_json: Annotated[
         bool | None,
@@ -117,8 +120,8 @@ def train(
 
     from hotvae.jobs import train as job
 
-    state = job.state_file(settings.out or "")
-    if settings.out and settings.resume and state.exists():
+    state = job.state_file(job.checked_out(settings.out))
+    if settings.resume and state.exists():
         print(f"{state} is left of an interrupted run: going on (--no-resume starts afresh)", file=sys.stderr)
     command = without_folders(["hotvae", *context.obj])
     try:

@@ -30,7 +30,7 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from hotvae.checkpoint import load_folder, save_folder
-from hotvae.config import require_choice, require_count, require_share
+from hotvae.config import require_choice, require_count, require_seed, require_share
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import MultilabelStratifiedShuffleSplit
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
@@ -140,6 +140,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         features = self._check_features(X, reset=True)
         labels = self._check_labels(y, reset=True)
         check_consistent_length(features, labels)
+        require_seed("random_state", self.random_state)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if self.target_ == "labels":
             _warn_of_single_class(labels, self.label_names_)

@@ -11,8 +11,8 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
-from hotvae.checkpoint import write_text
 from hotvae.errors import ConfigError, DataError
+from hotvae.files import write_text
 from hotvae.geo.extras import geo_module
 from hotvae.geo.rasters import TILE, MapGrid, Window
 from hotvae.geo.tiles import no_room

@@ -430,7 +430,7 @@ def prepare(
     if options.draw_every_cell:
         return mapper
     drawn = tried.iloc[:: max(1, len(tried) // _DRAWN)]
-    return replace(mapper, spread=_learn_spread(mapper, drawn))
+    return replace(mapper, spread=learn_spread(mapper, drawn))
 
 
 def _check_places(area: Applicability | None, mapper: MapModel, table: pd.DataFrame, places: Sequence[str]) -> None:
@@ -474,7 +474,8 @@ def _choose_steps(mapper: MapModel, tried: pd.DataFrame, seen: Sequence[pd.DataF
     return plain
 
 
-def _learn_spread(mapper: MapModel, table: pd.DataFrame) -> RichnessSpread:
+def learn_spread(mapper: MapModel, table: pd.DataFrame) -> RichnessSpread:
+    """Draw whole communities for some rows, and learn how wide their richness spreads."""
     probs = mapper.predict(table)
     drawn = mapper.draw_richness(table, mapper.options.seed)
     mean, spread = _moments(probs)

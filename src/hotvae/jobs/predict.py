@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +13,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hotvae.checkpoint import locked
 from hotvae.data.frames import write_table
 from hotvae.errors import ConfigError, DataError, DataWarning, listed, option
 from hotvae.estimators.base import LabelClassifier
@@ -22,6 +20,7 @@ from hotvae.estimators.decisions import OBJECTIVES, check_empty
 from hotvae.estimators.registry import load_model
 from hotvae.estimators.thresholds import apply_thresholds
 from hotvae.features.rows import take
+from hotvae.files import check_name, locked, whole_file, write_text
 from hotvae.jobs.table_needs import TableNeeds
 from hotvae.metrics import METRICS, find_metric
 
@@ -355,10 +354,13 @@ def check_out(paths: Iterable[Path], force: bool) -> None:
     An unknown kind of file, a missing folder, or, without ``force``, a file that is there raises a ``ConfigError``.
     """
     for path in paths:
+        check_name(path)
         if not path.name.lower().endswith(OUT_SUFFIXES):
             raise ConfigError(f"output must end in {', '.join(OUT_SUFFIXES)}; got {path.name!r}. Rename it.")
         if not path.parent.is_dir():
             raise ConfigError(f"output folder must exist; got {str(path.parent)!r}. Make it, or choose another.")
+        if path.is_dir():
+            raise ConfigError(f"output must be a file; got the folder {str(path)!r}. Choose another name.")
         if path.exists() and not force:
             raise ConfigError(
                 f"output must be a new file; got {str(path)!r}, which exists. Pass --force to replace it."
@@ -623,11 +625,11 @@ def _stream_identity(model: LabelClassifier, source: Path, settings: list[Any]) 
 
 def _open_parts(parts: Path, identity: str) -> None:
     note = parts / "identity"
-    if parts.exists() and not (note.is_file() and note.read_text(encoding="utf-8") == identity):
+    if parts.exists() and not (note.is_file() and note.read_bytes() == identity.encode()):
         shutil.rmtree(parts)
     if not parts.exists():
         parts.mkdir()
-        note.write_text(identity, encoding="utf-8")
+        write_text(note, identity)
 
 
 def _join_parts(
@@ -640,8 +642,7 @@ def _join_parts(
     import pyarrow
     import pyarrow.parquet
 
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    with whole_file(target) as partial:
         writer = None
         try:
             for part in parts:
@@ -657,6 +658,3 @@ def _join_parts(
         finally:
             if writer is not None:
                 writer.close()
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -31,6 +31,7 @@ from hotvae.data.tables import (
     read_features,
     read_long,
     read_table,
+    row_ids,
 )
 from hotvae.errors import DataError, DataWarning, listed, option
 from hotvae.estimators.base import LabelClassifier
@@ -222,13 +223,7 @@ class TableNeeds:
         columns = [str(column) for column in frame.columns]
         ids: pd.Index[Any] = pd.RangeIndex(first_row, first_row + len(frame), name="row")
         if wanted_id in columns:
-            missing = np.flatnonzero(frame[wanted_id].isna())
-            if missing.size:
-                raise DataError(
-                    f"ids must be known for every row; got missing ones in column {wanted_id!r} "
-                    f"(rows {listed(missing + first_row)} of {source}). Fill them in."
-                )
-            ids = pd.Index(frame[wanted_id].astype("str"), name=wanted_id)
+            ids = pd.Index(row_ids(frame, wanted_id, first_row), name=wanted_id)
         elif id_column is not None:
             raise DataError(f"id column must be in the table; got {id_column!r} ({source}). Check the spelling.")
         ignored = (self.ignored | {wanted_id or ""}) - set(self.features)
@@ -333,7 +328,7 @@ class TableNeeds:
             )
         rows = np.arange(len(frame))
         if is_joined:
-            rows = _rows_of_ids(frame[id_column], ids, source)
+            rows = _rows_of_ids(row_ids(frame, id_column), ids, source)
         elif len(frame) != len(ids):
             join = option("id_column", "NAME", ", or give both tables an id column ({})")
             raise DataError(
@@ -355,7 +350,8 @@ def _name_of(table: Any) -> str:
 
 def _only_labels(frame: pd.DataFrame, **roles: Any) -> Dataset:
     """Read labels by the rules of training tables, from a frame without features."""
-    numbered = frame.assign(**{"(row)": np.arange(len(frame))})
+    rows = pd.Series(np.arange(len(frame)), index=frame.index, name="(row)")
+    numbered = pd.concat([frame, rows], axis=1)  # a column put into a frame of many makes pandas complain
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # the numbers of a single row are constant
         return dataset_from_frame(numbered, **roles)
@@ -371,9 +367,9 @@ def check_unique_ids(ids: "pd.Index[Any]", others: "pd.Index[Any]", column: str,
             )
 
 
-def _rows_of_ids(column: "pd.Series[Any]", ids: "pd.Index[Any]", source: str) -> NDArray[np.intp]:
+def _rows_of_ids(given: NDArray[Any], ids: "pd.Index[Any]", source: str) -> NDArray[np.intp]:
     """Find the row of a second table for each id; -1 where it has none."""
-    there, wanted = pd.Index(column.astype("str")), ids.astype("str")
+    there, wanted = pd.Index(given), ids.astype("str")
     check_unique_ids(wanted, there, str(ids.name), source)
     strangers = there.difference(wanted, sort=False)
     if len(strangers):

@@ -21,8 +21,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hotvae.checkpoint import check_replaceable, json_ready, real_folder
-from hotvae.config import require_share
+from hotvae.checkpoint import check_replaceable, json_ready, read_config, real_folder
+from hotvae.config import MOST_SEED, require_seed, require_share
 from hotvae.data.catalog import load
 from hotvae.data.dataset import (
     Dataset,
@@ -37,6 +37,7 @@ from hotvae.errors import ConfigError, DataWarning, ModelError, TrainingError
 from hotvae.estimators.base import MIN_VALIDATION_ROWS, LabelClassifier, named_tables
 from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.thresholds import apply_thresholds, evaluate, tune_thresholds
+from hotvae.files import check_name, locked
 from hotvae.graph import edge_list_graph, phylogeny_graph, read_edges
 from hotvae.jobs.settings import TrainSettings, model_of_recipe
 from hotvae.jobs.table_needs import TableNeeds
@@ -153,46 +154,49 @@ def train(
     >>> run.n_train, run.split, sorted(entry.name for entry in folder.iterdir())
     (60, '3 folds of single rows', ['model', 'sites.csv'])
     """
-    out = _checked_out(settings.out)
-    model = new_model(settings)
-    job = read_job(model, settings, table, tell=tell)
+    out = checked_out(settings.out)
     state = state_file(out)
-    if not settings.resume:
+    with locked(state):  # of two runs at once, one would read the other's state
+        model = new_model(settings)
+        job = read_job(model, settings, table, tell=tell)
+        if not settings.force:
+            _check_same(Path(out), type(model).__name__, job.card)
+        if not settings.resume:
+            remove_state(state)
+        resumed = state.exists()
+        model.change_settings(progress="silent" if settings.quiet else "auto", state_file=state)
+        give_graph(model, settings, job)
+        if job.validation is None and not model.holds_out_itself:
+            model.set_params(validation_fraction=0.0)
+        started = time.perf_counter()
+        try:
+            model.fit(job.training, validation=job.validation)
+        except (TrainingError, ModelError) as error:
+            if not resumed:
+                raise
+            raise TrainingError(f"{error} Or pass --no-resume to start afresh.") from error
+        seconds = time.perf_counter() - started
+        model.change_settings(progress="silent", state_file=None)
+        measures = [
+            None if rows is None else evaluate(rows[1].to_numpy(), model.predict_proba(rows[0]), model.thresholds_)
+            for rows in (job.validation, job.test)
+        ]
+        left_out = getattr(model, "left_out_", None)
+        if measures[0] is None and left_out is not None:
+            measures[0] = evaluate(job.training.labels, left_out, model.thresholds_)
+            job.card["split"] = model.recipe_.folds
+        n_validation = 0 if job.validation is None else len(job.validation[1])
+        card = job.card | {
+            "command": command,
+            "n_validation": n_validation,
+            "validation": json_ready(measures[0]),
+            "test": json_ready(measures[1]),
+            "settings": json_ready({"model": settings.model, "recipe": settings.recipe}),
+        }
+        model.save(out, extra=card)
         remove_state(state)
-    resumed = state.exists()
-    model.change_settings(progress="silent" if settings.quiet else "auto", state_file=state)
-    give_graph(model, settings, job)
-    if job.validation is None and not model.holds_out_itself:
-        model.set_params(validation_fraction=0.0)
-    started = time.perf_counter()
-    try:
-        model.fit(job.training, validation=job.validation)
-    except (TrainingError, ModelError) as error:
-        if not resumed:
-            raise
-        raise TrainingError(f"{error} Or pass --no-resume to start afresh.") from error
-    seconds = time.perf_counter() - started
-    model.change_settings(progress="silent", state_file=None)
-    measures = [
-        None if rows is None else evaluate(rows[1].to_numpy(), model.predict_proba(rows[0]), model.thresholds_)
-        for rows in (job.validation, job.test)
-    ]
-    left_out = getattr(model, "left_out_", None)
-    if measures[0] is None and left_out is not None:
-        measures[0] = evaluate(job.training.labels, left_out, model.thresholds_)
-        job.card["split"] = model.recipe_.folds
-    n_validation = 0 if job.validation is None else len(job.validation[1])
-    card = job.card | {
-        "command": command,
-        "n_validation": n_validation,
-        "validation": json_ready(measures[0]),
-        "test": json_ready(measures[1]),
-        "settings": json_ready({"model": settings.model, "recipe": settings.recipe}),
-    }
-    model.save(out, extra=card)
-    remove_state(state)
-    split, dropped, n_train = card["split"], card["dropped_labels"], job.training.n_samples
-    return TrainRun(model, split, n_train, n_validation, dropped, resumed, seconds, *measures)
+        split, dropped, n_train = card["split"], card["dropped_labels"], job.training.n_samples
+        return TrainRun(model, split, n_train, n_validation, dropped, resumed, seconds, *measures)
 
 
 class Job(NamedTuple):
@@ -273,7 +277,7 @@ def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings, dra
         model.set_params(hold_out=kinds.get(settings.split, "auto"))
         training, held_out, how = data, None, "file" if settings.validation else "folds"
     else:
-        seed = model.random_state + draw if draw and model.random_state is not None else model.random_state
+        seed = model.random_state if model.random_state is None else (model.random_state + draw) % (MOST_SEED + 1)
         training, held_out, how = _split_rows(data, settings, model.validation_fraction, seed)
     dropped = list(single_class_labels(training)) if settings.drop_single_class else []
     if dropped:
@@ -327,7 +331,9 @@ def _catalog_job(model: LabelClassifier, settings: TrainSettings, draw: int) -> 
     parts = named.split
     if draw:
         kind = _kind(data, settings.split)
-        parts = other_validation_rows(data, parts, kind=kind, random_state=seed + draw, block_size=settings.block_size)
+        parts = other_validation_rows(
+            data, parts, kind=kind, random_state=(seed + draw) % (MOST_SEED + 1), block_size=settings.block_size
+        )
     training, held_out, test = (data.take(rows) for rows in (parts.train, parts.validation, parts.test))
     dropped = list(single_class_labels(training)) if settings.drop_single_class else []
     if dropped:
@@ -345,17 +351,34 @@ def _catalog_job(model: LabelClassifier, settings: TrainSettings, draw: int) -> 
     return Job(training, named_tables(held_out), named_tables(test), card)
 
 
-def _checked_out(out: str | None) -> str:
+def _check_same(out: Path, kind: str, card: dict[str, Any]) -> None:
+    """Refuse to replace a model by one of something else: a slip in a name would cost hours of training."""
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    config = read_config(out)
+    before = config.get("extra") or {}
+    told = {"kind": (config.get("kind"), kind)}
+    told |= {name: (before.get(name), card[name]) for name in ("table", "labels", "feature_names")}
+    other = [name.replace("_", " ") for name, (old, new) in told.items() if old != new]
+    if other:
+        raise ModelError(
+            f"out must be new, or a model of the same kind, table and columns; got {str(out)!r}, another by its "
+            f"{' and '.join(other)}. Choose another folder, or pass --force to replace it."
+        )
+
+
+def checked_out(out: str | None) -> str:
     """Return the folder of the model, which has to be one that may be written."""
     if out is None:
         raise ConfigError("out must name the folder of the model; got none. Pass --out MODEL.")
-    if Path(out).name in ("", ".."):
+    if Path(out).name in ("", "..") or out.strip("/.") == "":
         raise ConfigError(f"out must be a folder with a name; got {out!r}. Pass --out my_model.")
+    check_name(out)
     folder = real_folder(out)
     check_replaceable(folder)
     try:  # now, and not after hours of training
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}."):
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".hotvae-"):
             pass
     except OSError as error:
         raise ConfigError(
@@ -387,6 +410,7 @@ def new_model(settings: TrainSettings) -> LabelClassifier:
             f"graph must be left out for the {settings.model} model; got {settings.graph!r}. It has no messages."
         )
     model = cls.from_settings(**{"random_state": 0} | settings.parameters)
+    require_seed("seed", model.random_state)
     model.check_parameters()
     return model
 

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
+from hotvae.data.formats.foreign import check_archive, foreign_bytes
 from hotvae.errors import DataError, listed
 
 _MAX_LEVELS = 20
@@ -71,8 +72,9 @@ def read_darwin_core(path: str | os.PathLike[str], columns: Collection[str] | No
         No archive, one without sampling events, or a damaged one.
     """
     source = Path(path)
-    try:
-        with zipfile.ZipFile(source) as archive:
+    with foreign_bytes(source), source.open("rb") as file:
+        check_archive(file, source)
+        with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             meta = next((name for name in names if name.rsplit("/", 1)[-1] == "meta.xml"), None)
             if meta is None:
@@ -83,10 +85,6 @@ def read_darwin_core(path: str | os.PathLike[str], columns: Collection[str] | No
             root = ElementTree.fromstring(archive.read(meta))
             folder = meta.rpartition("meta.xml")[0]
             parts = [_read_part(archive, folder, node) for node in root if _tag(node) in ("core", "extension")]
-    except (zipfile.BadZipFile, KeyError, ElementTree.ParseError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(
-            f"table must be readable; got {str(source)!r} (truncated or corrupt: {error}). Download it again."
-        ) from error
     if not parts or parts[0].kind != "Event":
         found = parts[0].kind if parts else "nothing"
         raise DataError(
