@@ -91,7 +91,7 @@ class Task:
     def name(self) -> str:
         """Tell searches in one journal apart: by data, rows, settings and space, not by where files lie."""
         told = asdict(self.settings)
-        for option in ("out", "resume", "force", "quiet", "json"):
+        for option in ("out", "stream", "sample", "resume", "force", "quiet", "json"):
             del told[option]
         files = {option: path for option, path in told.items() if isinstance(path, str) and Path(path).is_file()}
         told = {option: value for option, value in told.items() if option not in files}
