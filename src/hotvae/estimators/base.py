@@ -336,9 +336,10 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         rows = self._law_rows(features)
         if rows is not None:
             return rows.probs_given(given)
-        able = "HotVAEClassifier, JointClassifier, HotVAENetwork, ProbitJSDM, MPVAE or a chain"
+        name = type(self).__name__
         raise ConfigError(
-            f"given must go with a model that learns labels from labels; got {type(self).__name__}. Use {able}."
+            f"given must go with a model that learns labels from labels; got {name}. Use HotVAEClassifier, or wrap it: "
+            f"JointClassifier(base={name}(...))."
         )
 
     def _given_some(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:

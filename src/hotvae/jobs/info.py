@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from hotvae.baselines.neighbours import NEIGHBOURS
 from hotvae.checkpoint import load_folder
-from hotvae.estimators.network import NEIGHBOURS
 from hotvae.estimators.registry import model_of_folder
 from hotvae.jobs.table_needs import TableNeeds, model_card
 

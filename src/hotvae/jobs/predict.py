@@ -221,6 +221,11 @@ def predict_table(
         return PredictionRun(files, n_rows, len(columns), first, cut, lists=lists, n_outside=watch.n_outside)
     if given is not None and model.target_ != "labels":
         raise ConfigError(f"--given must go with a model of labels; got one of classes ({model_folder}). Leave it out.")
+    if given is not None and not model.conditional:
+        raise ConfigError(
+            f"--given must go with a model that learns labels from labels; got {model.title} ({model_folder}). "
+            "Train it without --recipe and --model."
+        )
     with locked(target):
         needs = TableNeeds.of_model(model)
         places = None

@@ -12,7 +12,7 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -116,8 +116,7 @@ def fit_network(
     Parameters
     ----------
     network : nn.Module
-        A :class:`Network`; changed in place. It may have ``begin_epoch(epoch)``, called before every epoch, and with
-        None when training is over.
+        A :class:`Network`; changed in place.
     weights : mapping of str to float
         Weight of each loss term.
     train, validation : Rows
@@ -169,15 +168,12 @@ def fit_network(
     state_file = None if training.state_file is None else Path(training.state_file)
     if state_file is not None and state_file.exists():
         _resume(job, state, state_file, fingerprint)
-    # A network may change with the epochs, as HOT-VAE does when its labels begin to pass messages.
-    begin_epoch: Callable[[int | None], None] = getattr(network, "begin_epoch", lambda epoch: None)
 
     with torch_threads(training.n_threads), make_progress(training.progress, title) as progress:
         progress.start(training.max_epochs, state.history.records)
         while not state.history.stopped:
             epoch = len(state.history.records) + 1
             started = time.perf_counter()
-            begin_epoch(epoch)
             with owned_randomness(seed, epoch, device):
                 record = train_epoch(job, state, epoch)
             if "failed" not in record:
@@ -195,7 +191,6 @@ def fit_network(
                 _write_state(job, state, state_file, fingerprint)
             progress.epoch(record)
 
-    begin_epoch(None)
     network.load_state_dict(state.best)
     network.eval()
     network.to("cpu")
