@@ -9,7 +9,7 @@ UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global
 .PHONY: demo test quick check lint types layers examples bench-maps reproduce clean
 
 demo: .venv/.installed
-	$(BIN)/hotvae demo --out hotvae-demo
+	$(BIN)/hotvae demo --threads 2
 
 test: .venv/.installed-test
 	$(BIN)/python -m pytest -n auto --dist worksteal

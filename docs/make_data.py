@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from hotvae.data.catalog import Entry, catalog_names, compare_with_paper, describe, find_file, load
+from hotvae.data.catalog import PACKAGED, Entry, catalog_names, compare_with_paper, describe, find_file, load
 from hotvae.errors import DataError
 
 PAGE = Path(__file__).with_name("data.md")
@@ -23,6 +23,7 @@ def overview(old: str) -> str:
         entry = describe(name)
         features = "" if entry.features in ("text", "smiles") else f"{entry.shape[1]}"
         place = "your own file" if entry.own else PLACES[entry.archive is not None]
+        place = "the package" if (PACKAGED / entry.file).is_file() else place
         shape = f"{entry.shape[0] or '?'} | {features} | {entry.shape[2]}"
         lines.append(f"| `{name}` | {shape} | {entry.features} | {place} |")
     return "\n".join(lines) + "\n"

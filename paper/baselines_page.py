@@ -30,9 +30,9 @@ import numpy as np
 from scipy import sparse
 
 from hotvae import read_table, split_dataset, virtual_region
-from hotvae.checkpoint import write_text
 from hotvae.estimators.registry import CLASSIFIERS, find_classifier
 from hotvae.estimators.thresholds import evaluate, evaluate_protocols
+from hotvae.files import write_text
 from hotvae.jobs.tune import ONE_THREAD
 from hotvae.metrics import log_loss
 from paper import DOCS, RESULTS

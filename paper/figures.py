@@ -1,6 +1,6 @@
 """Figures of the pages, from means over seeds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -15,8 +15,53 @@ _ASPECTS = ("accuracy", "discrimination", "calibration", "precision")
 _DOTS_PER_INCH = 110
 
 
-LEAST_SPAN = 0.04
-"""An axis spans at least this much: a difference in the fourth digit should not look like one."""
+def depth_figure(
+    losses: Mapping[str, Mapping[str, Sequence[float | None]]], gaps: Mapping[str, Sequence[str]]
+) -> Figure:
+    """Draw one panel per data set: measures by the number of rounds, each line a measure.
+
+    Parameters
+    ----------
+    losses : mapping
+        By data set, then by measure: one value for no round, one round, and so on; None where it was not measured.
+    gaps : mapping of str to sequence of str
+        By data set: what is written at the steps from one round to the next, such as "ahead".
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> figure = depth_figure({"yeast": {"joint": [0.42, 0.29, None]}}, {"yeast": ["ahead", ""]})
+    >>> len(figure.axes)
+    1
+    """
+    n_columns = min(4, len(losses))
+    n_rows = -(-len(losses) // n_columns)
+    figure = Figure(figsize=(3.3 * n_columns, 2.9 * n_rows + 0.35), layout="constrained", facecolor="white")
+    panels = figure.subplots(n_rows, n_columns, squeeze=False).flat
+    for axes, (title, lines) in zip(panels, losses.items(), strict=False):
+        for (measure, values), colour, marker in zip(lines.items(), COLOURS, "os", strict=False):
+            known = [(place, value) for place, value in enumerate(values) if value is not None]
+            axes.plot(*zip(*known, strict=True), color=colour, marker=marker, label=measure)
+        first = next(iter(lines.values()))
+        for place, word in enumerate(gaps.get(title, ())):
+            ends = first[place : place + 2]
+            if word and None not in ends:
+                middle = sum(value or 0.0 for value in ends) / 2
+                axes.annotate(word, (place + 0.5, middle), (0, 5), textcoords="offset points", ha="center", fontsize=7)
+        axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
+        axes.set_xticks(range(max(len(values) for values in lines.values())))
+        axes.set_xlabel("rounds of messages", fontsize=9)
+        axes.set_ylabel("nats a label", fontsize=9)
+        axes.grid(color="#e3e3e3", linewidth=0.7)
+        axes.tick_params(labelsize=8)
+    for axes in list(panels):
+        axes.set_axis_off()
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return figure
 
 
 def level_figure(level: str, tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Figure:

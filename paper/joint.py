@@ -29,13 +29,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotvae.checkpoint import write_text
 from hotvae.config import MessagesConfig
 from hotvae.data.catalog import catalog_names, describe, find_file
 from hotvae.errors import DataError
+from hotvae.files import write_text
 from hotvae.jobs.durations import parse_duration
 from paper import DOCS, RESULTS
 from paper.experiments import Cell, Experiment, Variant
+from paper.figures import depth_figure, save_figure
 from paper.paired import N_RESAMPLES, Groups, Values, compare, groups_of, resamples
 from paper.runner import WORKER, plan, revision, run, versions
 from paper.store import Store
@@ -47,7 +48,7 @@ SETS = (
 )
 """Sets that are measured, the cheap ones first."""
 
-FILE, PAGE = "joint.json", DOCS / "joint.md"
+FILE, PAGE, PICTURE = "joint.json", DOCS / "joint.md", DOCS / "images" / "joint_depth.png"
 _LOW_PRIORITY = 5
 _LAW, _OWN, _FULL = "law", "hotvae", "two rounds"
 
@@ -435,24 +436,54 @@ def _verdict_table(names: Sequence[str], comparisons: Mapping[str, Any]) -> str:
     )
 
 
+# From one number of rounds to the next: the comparison that tells.
+_STEPS = {
+    "1 round : none": "1 rounds/independent",
+    "2 : 1": f"{_FULL}/1 rounds",
+    "3 : 2": f"3 rounds/{_FULL}",
+    "4 : 3": "4 rounds/3 rounds",
+}
+_DEPTH_MEASURES = {"nll_label": "joint likelihood (negative)", "given_50": "log loss, half of the labels known"}
+
+
+def depth_series(store: Store, experiment: Experiment, comparisons: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Collect what the figure of depth shows: losses by number of rounds, and what each step was worth.
+
+    Examples
+    --------
+    >>> depth_series(Store(tempfile.mkdtemp()), experiment_of(["emotions"]), {})
+    ({}, {})
+    """
+    groups = groups_of(store, experiment)
+    losses, gaps = {}, {}
+    for name in dict.fromkeys(data for data, _ in experiment.data):
+        found = comparisons.get(name, {})
+        if _STEPS["2 : 1"] not in found:
+            continue
+        rounds = ("independent", "1 rounds", _FULL, "3 rounds", "4 rounds")
+        losses[name] = {
+            title: [_value(groups, variant, name, measure) for variant in rounds]
+            for measure, title in _DEPTH_MEASURES.items()
+        }
+        gaps[name] = [_cell(found.get(key), "nll_label").split(" (")[0].strip("*–") for key in _STEPS.values()]
+    return losses, gaps
+
+
 def _depth_table(names: Sequence[str], comparisons: Mapping[str, Any]) -> str:
-    steps = {
-        "1 round : none": "1 rounds/independent",
-        "2 : 1": f"{_FULL}/1 rounds",
-        "3 : 2": f"3 rounds/{_FULL}",
-        "4 : 3": "4 rounds/3 rounds",
-    }
+    steps = _STEPS
     there = [name for name in names if any(key in comparisons.get(name, {}) for key in steps.values())]
     if not there:
         return ""
     rows = []
     for name in there:
-        for measure in ("nll_label", "given_50"):
+        for measure in _DEPTH_MEASURES:
             cells = [_cell(comparisons[name].get(key), measure) for key in steps.values()]
             rows.append([name if measure == "nll_label" else "… 50 % known", *cells])
     return (
         "**Is each round ahead of the one before it?** Joint negative log likelihood a label, and log loss with half "
-        "of the labels known; the same base, everything else the same.\n\n" + markdown_table(["set", *steps], rows)
+        "of the labels known; the same base, everything else the same.\n\n"
+        + markdown_table(["set", *steps], rows)
+        + "\n![joint likelihood and log loss by the number of rounds](images/joint_depth.png)\n"
     )
 
 
@@ -592,8 +623,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     store = Store(options.results)
     if options.render:
         experiment = experiment_of(SETS, options.seeds)
-        text = rendered_tables(store, experiment, compare_sets(store, experiment))
+        comparisons = compare_sets(store, experiment)
+        text = rendered_tables(store, experiment, comparisons)
         write_text(PAGE, replace_marked(PAGE.read_text(encoding="utf-8"), "joint", f"\n{text}\n"))
+        losses, gaps = depth_series(store, experiment, comparisons)
+        if losses:
+            save_figure(depth_figure(losses, gaps), PICTURE)
         return
     if options.cache is None:
         parser.error("--cache must name a folder where bases are kept, outside of the repository")

@@ -270,21 +270,21 @@ def _changed(candidate: Candidate, change: Mapping[str, Any]) -> Candidate:
     return replace(candidate, config=replace(candidate.config, **own))
 
 
-def law_effort(settings: Mapping[str, Any], train: OutOfFold) -> float:
+def law_effort(settings: Mapping[str, Any], base: BaseFit) -> float:
     """Say how long a law is trained, as a share of the usual epochs: as asked, or as the estimator does."""
     if "law_effort" in settings:
         return float(settings["law_effort"])
     if settings["base"] == "forest":
         return JointClassifier.law_effort
-    n_rows, n_labels = train.labels.shape
-    return plan_for(n_rows, train.gates.shape[1], n_labels, settings.get("effort", "normal")).law_effort
+    n_rows, n_labels = base.notes["n_rows"][0], base.train.labels.shape[1]
+    return plan_for(n_rows, base.train.gates.shape[1], n_labels, settings.get("effort", "normal")).law_effort
 
 
 def measure_law(cell: Cell, cache: Path) -> Measured:
     """Learn a law on a base, and measure it on test rows."""
     base, settings = base_of(cell, cache), cell.settings
     # How long a law is trained is no matter of the base: what is usual now, whenever the base was fitted.
-    train = replace(base.train, effort=law_effort(settings, base.train))
+    train = replace(base.train, effort=law_effort(settings, base))
     law, law_seconds = timed(lambda: learn_law(settings, train))
     gates = np.zeros((len(base.labels), 1), dtype=np.float32) if settings.get("constant") else base.gates
     rows = LawRows(law, base.logits, gates)

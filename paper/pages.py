@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hotvae.checkpoint import write_text
 from hotvae.errors import DataError
+from hotvae.files import write_text
 from paper.communities import communities_page
 from paper.experiments import EXPERIMENTS, HOTVAE_ROWS, Experiment, searched_sets
 from paper.facts import paper, printed

@@ -1,6 +1,6 @@
 """Write the table of the README from the stored results of ``hotvae benchmark``: python -m paper.readme_table."""
 
-from hotvae.checkpoint import write_text
+from hotvae.files import write_text
 from paper import DOCS, RESULTS
 from paper.experiments import EXPERIMENTS
 from paper.facts import printed

@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from hotvae.checkpoint import write_text
 from hotvae.data.catalog import catalog_names, describe, find_file
 from hotvae.errors import DataError
+from hotvae.files import write_text
 from hotvae.jobs.durations import parse_duration
 from paper import DOCS, RESULTS
 from paper.experiments import EXPERIMENTS, HOTVAE_ROWS, Cell, Experiment, Variant

@@ -9,7 +9,7 @@ import pandas as pd
 
 from hotvae import load_model, split_dataset, virtual_region
 from hotvae.explain.associations import residual_associations
-from hotvae.jobs.demo import FRACTIONS, true_associations
+from hotvae.jobs.virtual_demo import FRACTIONS, true_associations
 from hotvae.report.plots import plot_interactions
 
 demo = Path(sys.argv[1])

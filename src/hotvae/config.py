@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from types import ModuleType
 from typing import Any, Literal, get_args
 
-from hotvae.errors import ConfigError, listed
+from hotvae.errors import ConfigError, listed, shown
 
 LabelEncoderKind = Literal["mlp", "tokens"]
 Edges = Literal["none", "shared", "signed"]
@@ -43,6 +43,25 @@ def require_count(name: str, value: Any, least: int = 1, most: int | None = None
     _require(name, value, whole, f"be a whole number of at least {least}")
     _require(name, value, most is None or int(value) <= most, f"be a whole number of at most {most}")
     return int(value)
+
+
+MOST_SEED = 2**32 - 1
+"""The largest seed that all generators of random numbers take."""
+
+
+def require_seed(name: str, value: Any) -> None:
+    """Refuse a whole number that is no seed; None and generators are left to scikit-learn.
+
+    Examples
+    --------
+    >>> require_seed("random_state", 2**40)  # doctest: +NORMALIZE_WHITESPACE
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: random_state must be a whole number from 0 to 4294967295; got 1099511627776. Choose an
+    allowed value.
+    """
+    is_seed = not isinstance(value, Integral) or 0 <= int(value) <= MOST_SEED
+    _require(name, value, is_seed, f"be a whole number from 0 to {MOST_SEED}")
 
 
 def require_number(name: str, value: Any, least: float = 0.0, above: bool = False) -> float:
@@ -105,17 +124,19 @@ def require_module(name: str, purpose: str, extra: str) -> ModuleType:
 
     Examples
     --------
-    >>> require_module("no_such", "read minds", "minds")
+    >>> require_module("no_such", "read minds", "minds")  # doctest: +NORMALIZE_WHITESPACE
     Traceback (most recent call last):
     ...
-    hotvae.errors.ConfigError: no_such must be installed to read minds; got none. Try pip install 'hotvae[minds]'.
+    hotvae.errors.ConfigError: no_such must be installed to read minds; got none. Try pip install no_such (it is in the
+    extra 'minds' of hotvae).
     """
     try:
         return import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
         raise ConfigError(
-            f"{package} must be installed to {purpose}; got none. Try pip install 'hotvae[{extra}]'."
+            f"{package} must be installed to {purpose}; got none. Try pip install {package} (it is in the extra "
+            f"{extra!r} of hotvae)."
         ) from error
 
 
@@ -125,7 +146,7 @@ def _is_number(value: Any) -> bool:
 
 def _require(name: str, value: Any, holds: bool, rule: str) -> None:
     if not holds:
-        raise ConfigError(f"{name} must {rule}; got {value!r}. Choose an allowed value.")
+        raise ConfigError(f"{name} must {rule}; got {shown(value)}. Choose an allowed value.")
 
 
 # --- the network -----------------------------------------------------------------------------------------

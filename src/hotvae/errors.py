@@ -1,9 +1,28 @@
 """Errors a user can act on, and the small grammar their messages share.
 
-Every message reads ``<thing> must <rule>; got <value> (<where>). <what to do>``.
+Every message reads ``<thing> must <rule>; got <value> (<where>). <what to do>``, in the words of whoever asked: an
+option is named by :func:`option`, which knows who that is (:func:`speaking`).
 """
 
-from collections.abc import Iterable
+import json
+import reprlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal
+
+Face = Literal["python", "command line", "service"]
+
+_face: ContextVar[Face] = ContextVar("face", default="python")
+
+# Options that the command line calls otherwise, and those that the body of a request to the service has.
+_ON_COMMAND_LINE = {"objective": "list", "metric": "binary"}
+_IN_REQUESTS = frozenset({"empty", "given", "ignore_unknown", "n_draws", "objective", "rows", "seed"})
+
+
+_short = reprlib.Repr()
+_short.maxlevel, _short.maxlist, _short.maxtuple, _short.maxdict, _short.maxset = 3, 8, 8, 4, 8
+_short.maxstring = _short.maxother = _short.maxlong = 100
 
 
 class HotVAEError(Exception):
@@ -57,3 +76,79 @@ def listed(items: Iterable[object], limit: int = 5) -> str:
     if len(everything) > limit:
         shown.append(f"+{len(everything) - limit} more")
     return ", ".join(shown)
+
+
+@contextmanager
+def speaking(face: Face) -> Iterator[None]:
+    """Word messages for the users of a face inside the block, in this thread and the tasks it starts."""
+    before = _face.set(face)
+    try:
+        yield
+    finally:
+        _face.reset(before)
+
+
+def option(name: str, value: Any = None, sentence: str = "{}") -> str:
+    """Name an option as the one who asked would set it.
+
+    Parameters
+    ----------
+    name : str
+        Its name in Python.
+    value : optional
+        What to set it to; None names the option alone.
+    sentence : str
+        What to say of it, with ``{}`` in its place.
+
+    Returns
+    -------
+    str
+        The sentence; empty for a face that does not have the option.
+
+    Examples
+    --------
+    >>> option("ignore_unknown", True)
+    'ignore_unknown=True'
+    >>> with speaking("command line"):
+    ...     option("ignore_unknown", True), option("id_column", "NAME", " Pass {}.")
+    ('--ignore-unknown', ' Pass --id-column NAME.')
+    >>> with speaking("service"):
+    ...     option("ignore_unknown", True), option("id_column", "NAME", " Pass {}.")
+    ('"ignore_unknown": true', '')
+    """
+    face = _face.get()
+    if face == "service":
+        if name not in _IN_REQUESTS:
+            return ""
+        spelled = f'"{name}"' if value is None else f'"{name}": {json.dumps(value)}'
+    elif face == "command line":
+        flag = f"--{_ON_COMMAND_LINE.get(name, name).replace('_', '-')}"
+        spelled = flag if value is None or value is True else f"{flag} {value}"
+    else:
+        spelled = name if value is None else f"{name}={value!r}"
+    return sentence.format(spelled)
+
+
+def by_face(python: str, command_line: str = "", service: str = "") -> str:
+    """Return the words for the users of the face that was used.
+
+    Examples
+    --------
+    >>> by_face("Pass one.", "Type one.")
+    'Pass one.'
+    >>> with speaking("command line"):
+    ...     by_face("Pass one.", "Type one.")
+    'Type one.'
+    """
+    return {"command line": command_line, "service": service}.get(str(_face.get()), python)
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: as Python writes it, cut where it is long.
+
+    Examples
+    --------
+    >>> shown(1.5), shown([[[[1]]]]), len(shown("long" * 1000))
+    ('1.5', '[[[...]]]', 100)
+    """
+    return _short.repr(value)

@@ -2,14 +2,17 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from hotvae.cli import main
 from hotvae.data import fetch as fetching
-from hotvae.data.catalog import catalog_names
+from hotvae.data.catalog import catalog_names, load
 from tests.data.registry import toy_registry
 
 FOLDER = os.environ.get("HOTVAE_DATA_DIR")
@@ -214,3 +217,19 @@ def test_get__interrupted__says_so_and_leaves_nothing(run, registry, monkeypatch
     assert (code, out) == (130, "")
     assert err.startswith("interrupted")
     assert registry.files() == []
+
+
+def test_data_tables__birds__three_tables_and_a_command_that_reads_them(run, tmp_path):
+    code, out, err = run("data", "tables", "breeding_birds_2009", "--out", tmp_path / "birds")
+    assert (code, err) == (0, "")
+    command = shlex.split(out.splitlines()[-1].removeprefix("next"))
+    assert command[:3] == ["hotvae", "train", str(tmp_path / "birds" / "train.csv")]
+    table = pd.read_csv(tmp_path / "birds" / "test.csv")
+    data = load("breeding_birds_2009")
+    expected = data.dataset.take(data.split.test)
+    assert table["route"].tolist() == expected.row_names.tolist()
+    np.testing.assert_array_equal(table[list(expected.label_names)], expected.labels)
+    np.testing.assert_array_equal(table[list(expected.feature_names)], expected.features)
+    np.testing.assert_array_equal(table[["longitude", "latitude"]], expected.coordinates)
+    sizes = [len(pd.read_csv(tmp_path / "birds" / f"{part}.csv")) for part in ("train", "validation")]
+    assert sizes == [1316, 365]

@@ -4,7 +4,6 @@ import os
 import re
 import runpy
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -335,8 +334,6 @@ def test_ebird_like__split__keeps_survey_routes_whole():
     assert not set(data.dataset.groups[data.split.train]) & set(data.dataset.groups[data.split.test])
 
 
-@pytest.mark.data
-@needs_data
 def test_breeding_birds__published_split__whole_blocks_of_two_degrees_and_named_species():
     data = load("breeding_birds_2009")
     split = data.split
@@ -352,38 +349,33 @@ def test_breeding_birds__published_split__whole_blocks_of_two_degrees_and_named_
     assert np.array_equal(load("breeding_birds_2009", seed=1).split.validation, split.validation)  # nothing is drawn
 
 
-def survey_files(folder, parts="train,validation,test", **changed):
-    """Three routes in the layout of breeding_birds_2009; 11 covariates, 123 species."""
-    columns = ["route", "longitude", "latitude", *(f"c{i}" for i in range(11)), *(f"s{i}" for i in range(123))]
+def test_breeding_birds__without_data_folder_or_cache__come_with_the_package(monkeypatch, tmp_path):
+    monkeypatch.delenv("HOTVAE_DATA_DIR", raising=False)
+    monkeypatch.setenv("HOTVAE_CACHE_DIR", str(tmp_path))
+    data = load("breeding_birds_2009")
+    assert data.path.parent == catalog.PACKAGED
+    assert data.dataset.n_labels == 123
+    said = (catalog.PACKAGED / "README.md").read_text(encoding="utf-8")
+    assert "U.S. Geological Survey" in said
+    assert "MIT licence" in said
+
+
+def test_block_parts__every_block_in_one_part__shares_of_the_blocks():
+    random = np.random.default_rng(1)
+    places = np.column_stack([random.uniform(-20, 20, 4000), random.uniform(10, 30, 4000)])
+    parts = catalog._block_parts(places)
+    seen = {}
+    for corner, part in zip(map(tuple, np.floor(places / 2)), parts, strict=True):
+        assert seen.setdefault(corner, part) == part
+    assert len(seen) == 200
+    assert np.bincount(list(seen.values())).tolist() == [120, 30, 50]
+
+
+def test_breeding_birds__missing_column__is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOTVAE_DATA_DIR", str(tmp_path))
+    columns = ["route", "longitude", "north", *(f"c{i}" for i in range(11)), *(f"s{i}" for i in range(123))]
     rows = [[f"r{i}", -100 + i, 40, *[0.5] * 11, *[i % 2] * 123] for i in range(3)]
-    frame = pd.DataFrame(rows, columns=columns).rename(columns=changed)
-    frame.to_csv(folder / "breeding_birds_2009.csv.gz", index=False)
-    told = pd.DataFrame({"route": ["r2", "r1", "r0"], "part": parts.split(",")})
-    told.to_csv(folder / "breeding_birds_2009_split.csv", index=False)
-
-
-def test_breeding_birds__split_in_another_order__is_joined_by_route(monkeypatch, tmp_path):
-    survey_files(tmp_path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
-        dataset, parts = catalog._read_survey(describe("breeding_birds_2009"), tmp_path / "breeding_birds_2009.csv.gz")
-    assert parts.tolist() == [[2, 1, 0]]
-    assert dataset.row_names.tolist() == ["r0", "r1", "r2"]
-    np.testing.assert_array_equal(dataset.coordinates, [[-100, 40], [-99, 40], [-98, 40]])
-
-
-def test_breeding_birds__no_split_beside_it__is_refused(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOTVAE_DATA_DIR", str(tmp_path))
-    survey_files(tmp_path)
-    (tmp_path / "breeding_birds_2009_split.csv").unlink()
-    with pytest.raises(DataError, match=r"must have its split beside it; got no breeding_birds_2009_split.csv .* Copy"):
-        load("breeding_birds_2009")
-
-
-@pytest.mark.parametrize("damage", [{"parts": "train,test,tset"}, {"latitude": "north"}])
-def test_breeding_birds__unknown_part_or_missing_column__is_refused(monkeypatch, tmp_path, damage):
-    monkeypatch.setenv("HOTVAE_DATA_DIR", str(tmp_path))
-    survey_files(tmp_path, **damage)
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "breeding_birds_2009.csv.gz", index=False)
     with pytest.raises(
         DataError, match=r"file of breeding_birds_2009 must hold the published set; got .* Copy it anew"
     ):

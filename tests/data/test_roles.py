@@ -108,7 +108,7 @@ def test_join__inner__says_how_many_are_lost():
     labels = TABLE[["site", "owl", "wren"]].iloc[[2, 0, 1]].assign(site=["c", "a", "z"])
     features = TABLE[["site", "depth"]]
     with pytest.raises(
-        DataError, match=r"got 2 only in the first \('b', 'd'\) and 1 only in the label table \('z'\).*--join inner"
+        DataError, match=r"got 2 only in the first \('b', 'd'\) and 1 only in the label table \('z'\).*join='inner'"
     ):
         read_table(features, label_table=labels, id_column="site")
     data, roles = read_with_roles(features, label_table=labels, id_column="site", join="inner")
@@ -124,7 +124,5 @@ def test_presence__ebird_x__is_a_presence_in_wide_tables():
     table = TABLE.assign(owl=["X", "0", "3", None])
     data = read_table(table, labels="owl", drop="site,wren,frog", presence=True)
     np.testing.assert_array_equal(data.labels[:, 0], [1, 0, 1, np.nan])
-    with pytest.raises(
-        DataError, match=r"labels must be 0 or 1; got text 'X' in column 'owl'.*Pass --presence \(presence=True\)"
-    ):
+    with pytest.raises(DataError, match=r"labels must be 0 or 1; got text 'X' in column 'owl'.*Pass presence=True"):
         read_table(table, labels="owl")

@@ -91,7 +91,7 @@ def pairs_data(n=900, seed=0):
 def test_given__models_that_cannot__say_who_can():
     X, Y = pairs_data(100)
     bare, classes = Prevalence().fit(X, Y), Prevalence().fit(X, Y["twin"].astype(int))
-    with pytest.raises(ConfigError, match=r"got Prevalence. Use HotVAEClassifier, or wrap it: JointClassifier\("):
+    with pytest.raises(ConfigError, match=r"Leave it out, use HotVAEClassifier, or wrap it: JointClassifier\("):
         bare.predict_proba(X[:1], given=[[1, np.nan, np.nan, np.nan, np.nan]])
     with pytest.raises(ConfigError, match="given must go with a table of labels; got classes"):
         classes.predict_proba(X[:1], given=[[1]])

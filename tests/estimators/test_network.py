@@ -22,7 +22,7 @@ try:
     import rdkit
 except ImportError:
     rdkit = None
-BONDS = pytest.mark.skipif(rdkit is None, reason="RDKit is not installed: pip install 'hotvae[molecules]'")
+BONDS = pytest.mark.skipif(rdkit is None, reason="RDKit is not installed: pip install rdkit")
 
 SMALL = {
     "dim": 8,

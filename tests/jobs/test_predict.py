@@ -12,10 +12,10 @@ import pytest
 from hotvae import HotVAENetwork
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.baselines.probit import ProbitJSDM
-from hotvae.checkpoint import locked
 from hotvae.errors import ConfigError, DataError, DataWarning
 from hotvae.estimators.trust import Applicability
-from hotvae.jobs.predict import PredictionRun, _Watch, predict_rows, predict_stream, predict_table
+from hotvae.files import locked
+from hotvae.jobs.predict import PredictionRun, Watch, predict_rows, predict_stream, predict_table
 from hotvae.jobs.table_needs import TableNeeds
 
 
@@ -230,7 +230,7 @@ def test_watch__one_row_far_beyond_training__is_named_with_its_column():
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        watch = _Watch(model, False)
+        watch = Watch(model, False)
         watch.look(table, None)
         watch.warn()  # nothing to say
     new = table.copy()

@@ -62,7 +62,7 @@ def test_read_given__nothing_in_any_cell__nothing_known(needs, tmp_path):
     ("text", "ids", "message"),
     [
         ("wrne\n1\n1\n1\n", NUMBERS, r"got unknown column\(s\) 'wrne' \(close: 'wren'\) \(seen.csv\)"),
-        ("site,wren\na,1\n", NUMBERS, r"got unknown column\(s\) 'site' .*ids are joined by --id-column"),
+        ("site,wren\na,1\n", NUMBERS, r"got unknown column\(s\) 'site' .*Ids are joined by id_column='NAME'"),
         ("site,depth\na,1\n", SITES, "got none of them among 'site', 'depth'"),
         ("wren\n1\n", NUMBERS, r"must have the rows of the table, 3; got 1 \(seen.csv\). Add the missing rows"),
         ("site,wren\na,1\na,0\n", SITES, r"got 'a' more than once \(column 'site' of the seen.csv\)"),

@@ -364,7 +364,9 @@ def test_check_journal__folders__refused(tmp_path):
 
 def test_optuna__not_installed__says_what_to_install(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ConfigError, match=r"optuna must be installed to search; got none\. Try pip install"):
+    with pytest.raises(
+        ConfigError, match=r"optuna must be installed to search for settings; got none\. Try pip install"
+    ):
         task_of(table)
 
 

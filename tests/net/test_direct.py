@@ -29,3 +29,22 @@ def test_direct_net__hidden_layers__dropout_only_while_training():
     assert torch.equal(net(x), net(x))
     net.train()
     assert not torch.equal(net(x), net(x))
+
+
+def test_direct_net__many_columns_that_are_zero_in_a_batch__gradients_of_the_whole_table():
+    """Training leaves such columns out of the first product; the loss and every gradient stay what they were."""
+    torch.manual_seed(0)
+    net = DirectNet(5000, 3, (8,)).train()
+    x = torch.zeros(4, 5000)
+    x[torch.arange(4), torch.tensor([3, 70, 70, 4999])] = torch.tensor([1.0, -2.0, 0.5, 3.0])
+    labels = torch.tensor([[1.0, 0.0, 1.0]] * 4)
+    terms = net.loss(x, labels)["bce"]
+    terms.sum().backward()
+    found = {name: weight.grad.clone() for name, weight in net.named_parameters()}
+    net.zero_grad()
+    whole = torch.nn.functional.binary_cross_entropy_with_logits(net.layers(x), labels, reduction="none").mean(-1)
+    whole.sum().backward()
+    torch.testing.assert_close(terms, whole)
+    for name, weight in net.named_parameters():
+        torch.testing.assert_close(found[name], weight.grad)
+    assert found["layers.0.weight"].abs().sum(0).nonzero()[:, 0].tolist() == [3, 70, 4999]

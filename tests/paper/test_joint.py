@@ -43,9 +43,9 @@ def test_base__kept_and_read_again__is_the_same_and_is_not_fitted_twice(cache, m
     assert path.exists()
     monkeypatch.setattr(joint_cells, "fit_base", lambda cell: pytest.fail("it is there"))
     base = joint_cells.base_of(cell, cache)
-    assert base.train.logits.shape == (72, 5)
+    assert base.train.logits.shape == (96, 5)  # 72 training rows and 24 validation rows, which are a fold of their own
     assert base.logits.shape == base.labels.shape == (24, 5)
-    assert sorted(set(base.train.folds.tolist())) == [0, 1, 2, 3, 4]
+    assert sorted(set(base.train.folds.tolist())) == [0, 1, 2, 3, 4, 5]
     again = cache / "again.npz"
     base.save(again)
     for name in ("logits", "gates", "labels", "rows"):
@@ -61,7 +61,7 @@ def test_law__learned_from_a_kept_base__is_the_law_of_the_model_itself(tmp_path)
     parts = joint_cells.read_parts(own, joint_cells.recipe_of(own))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        model = HotVAEClassifier(effort="quick", random_state=0).fit(parts.train[0])
+        model = HotVAEClassifier(effort="quick", random_state=0).fit(parts.train[0], validation=parts.validation[0])
     assert model.law_.notes() == kept.notes()
     for name, tensor in model.law_.tensors().items():
         assert torch.equal(tensor, kept.tensors()[name])
@@ -225,8 +225,8 @@ def test_cells__only_laws__are_those_whose_base_is_there(cache):
 
 
 def test_law_effort__of_a_kept_base__is_what_is_usual_now(cache):
-    train = joint_cells.base_of(forest("independent"), cache).train
-    assert joint_cells.law_effort({"base": "forest"}, train) == 1.0
-    assert joint_cells.law_effort({"base": "forest", "law_effort": 0.2}, train) == 0.2
+    base = joint_cells.base_of(forest("independent"), cache)
+    assert joint_cells.law_effort({"base": "forest"}, base) == 1.0
+    assert joint_cells.law_effort({"base": "forest", "law_effort": 0.2}, base) == 0.2
     usual = joint_cells.plan_for(72, 10, 5, "quick").law_effort
-    assert joint_cells.law_effort({"base": "hotvae", "effort": "quick"}, train) == usual
+    assert joint_cells.law_effort({"base": "hotvae", "effort": "quick"}, base) == usual

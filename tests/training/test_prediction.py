@@ -1,6 +1,8 @@
 """Prediction in batches whatever the company, devices, threads, and randomness that leaves the caller's alone."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -13,7 +15,14 @@ from hotvae.config import NetConfig
 from hotvae.errors import ConfigError
 from hotvae.features.tokens import TokenRows
 from hotvae.net.model import HotVAE
-from hotvae.training.prediction import choose_device, owned_randomness, predict_network, to_tensor, torch_threads
+from hotvae.training.prediction import (
+    choose_device,
+    one_torch_thread_each,
+    owned_randomness,
+    predict_network,
+    to_tensor,
+    torch_threads,
+)
 
 CPU = torch.device("cpu")
 
@@ -222,3 +231,21 @@ def test_torch_threads__none__left_alone():
     with torch_threads(None):
         assert torch.get_num_threads() == 2
     assert torch.get_num_threads() == 2
+
+
+def test_one_torch_thread_each__models_that_want_more_side_by_side__one_each_and_the_old_number_after():
+    meet = Barrier(2, timeout=60)
+
+    def predict(n_threads):
+        seen = set()
+        for _ in range(20):
+            with torch_threads(n_threads):
+                meet.wait()  # both are inside: a number that one of them set would show in the other
+                seen.add(torch.get_num_threads())
+            meet.wait()
+        return seen
+
+    with torch_threads(2), ThreadPoolExecutor(2) as pool:
+        with one_torch_thread_each():
+            assert list(pool.map(predict, (3, None))) == [{1}, {1}]
+        assert torch.get_num_threads() == 2

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from hotvae.cli.options import Json, Quiet
+from hotvae.config import MOST_SEED
 
 app = typer.Typer(
     name="data",
@@ -186,6 +187,28 @@ def _get(
             print(f"{done.entry.name}: already at {done.path}, nothing to do")
 
 
+@app.command("tables")
+def _tables(
+    name: SetName,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where they go; older ones are replaced.")],
+    as_json: Json = False,
+) -> None:
+    """Write a set as CSV tables of training, validation and test rows, to try commands on tables with."""
+    import shlex
+    from dataclasses import asdict
+
+    from hotvae.jobs.data import export_set
+
+    made = export_set(name, out)
+    if as_json:
+        _print_plain_json({key: str(value) for key, value in asdict(made).items()})
+        return
+    print(f"wrote train.csv, validation.csv and test.csv to {out}")
+    where = ["--coordinates", made.coordinates] if made.coordinates else []
+    words = ["train", str(made.train), "--labels", made.labels, "--id-column", made.id_column, *where]
+    print(f"next  {shlex.join(['hotvae', *words, '--out', 'my_model'])}")
+
+
 @app.command("rasters")
 def _rasters(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where they go.")],
@@ -193,7 +216,7 @@ def _rasters(
         str | None, typer.Option(metavar="W,S,E,N", help="Extent in degrees; by default the island of Singapore.")
     ] = None,
     resolution: Annotated[float, typer.Option(metavar="DEGREES", help="Side of a cell.")] = 0.002,
-    seed: Annotated[int, typer.Option(min=0, help="Decides the landscape.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Decides the landscape.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Invent a few rasters over a real extent, to try annotate, grid and map with."""

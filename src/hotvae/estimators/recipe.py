@@ -51,7 +51,7 @@ _LEAST_SHARE = 0.03
 _FEW_ROWS = 4_000
 # Cells (rows × labels) up to which messages between labels are trained for long.
 _LARGE_TABLE = 5_000_000
-# Columns, such as words, beyond which networks are costly: fewer of them are tried, in larger batches.
+# Columns, such as words, beyond which networks are costly: one is tried, in larger batches.
 _MANY_COLUMNS = 8_000
 # Multiply-adds a second of one ordinary core in a perceptron; turns seconds into work that can be counted.
 _SPEED = 8e9
@@ -141,7 +141,7 @@ def plan_for(n_rows: int, n_features: int, n_labels: int, effort: Effort | float
     law_effort = 2.0 if size and n_rows * n_labels <= _LARGE_TABLE else 0.5
     n_candidates = 4
     if n_features > _MANY_COLUMNS:  # a step costs as much as there are weights, however few rows it sees
-        batch_size, n_candidates, n_seeds = 2 * batch_size, 2, 1
+        batch_size, n_candidates, n_seeds, n_folds = 2 * batch_size, 1, 1, min(n_folds, 3)
     if effort == "quick":
         return Plan(2 if size else 3, 100, 1, 1, 1, 1, 0.25, 20, batch_size, learning_rate)
     n_networks, n_race_folds = (1, 1) if size else (2, n_folds)
@@ -336,6 +336,8 @@ class Recipe:
         Of the stack, on rows that its members were not shown.
     together : str
         What was learned of labels together, in a line.
+    rows : str
+        What was learned from how many rows, in a line, where a part of them decided.
     """
 
     columns: list[str]
@@ -344,6 +346,7 @@ class Recipe:
     entries: list[Entry] = field(default_factory=list)
     log_loss: float = float("nan")
     together: str = ""
+    rows: str = ""
 
     def lines(self) -> list[str]:
         """Tell it in lines of text."""
@@ -351,7 +354,7 @@ class Recipe:
         for entry in self.entries:
             stacked = "" if entry.stacked is None else f", with those before it {entry.stacked:.4f}"
             told.append(f"{entry.name}: log loss {entry.log_loss:.4f}{stacked}; {entry.outcome}")
-        return [*told, self.stack_line(), *([self.together] if self.together else [])]
+        return [*told, self.stack_line(), *(line for line in (self.together, self.rows) if line)]
 
     def stack_line(self) -> str:
         """Tell what is stacked, with which weights, in a line."""
@@ -367,9 +370,9 @@ class Recipe:
     def from_state(cls, state: dict[str, Any]) -> Recipe:
         """Take back what :meth:`state` returned."""
         entries = [Entry(**entry) for entry in state["entries"]]
-        return cls(
-            state["columns"], state["folds"], Plan(**state["plan"]), entries, state["log_loss"], state["together"]
-        )
+        names = ("columns", "folds", "log_loss", "together", "rows")
+        told = {name: state[name] for name in names if name in state}  # models of before had no rows to tell of
+        return cls(plan=Plan(**state["plan"]), entries=entries, **told)
 
 
 class Workshop:
@@ -602,8 +605,10 @@ class Outcome:
         Fitted on all rows.
     stack : Stack
         Makes one model of them.
+    labels : ndarray of shape (n_rows, n_labels)
+        Of the training rows, and of rows beyond these that no member was shown.
     left_out : ndarray of shape (n_rows, n_labels)
-        Stacked logits of each training row, by members that were not shown it.
+        Stacked logits of the same rows, by members that were not shown them.
     member_logits : list of ndarray
         The same of each member alone, before stacking.
     entries : list of Entry
@@ -612,9 +617,27 @@ class Outcome:
 
     members: list[tuple[Candidate, list[Member]]]
     stack: Stack
+    labels: NDArray[np.float32]
     left_out: NDArray[np.float64]
     member_logits: list[NDArray[np.float64]]
     entries: list[Entry]
+
+    def with_rows(self, member_logits: Sequence[NDArray[np.float64]], labels: NDArray[np.float32]) -> Outcome:
+        """Stack anew, with rows that no member was shown: they say as much of the members as rows held out.
+
+        Parameters
+        ----------
+        member_logits : sequence of ndarray of shape (n_more, n_labels)
+            What each member says of these rows.
+        labels : ndarray of shape (n_more, n_labels)
+            0, 1 or NaN.
+        """
+        tables = [np.vstack(pair) for pair in zip(self.member_logits, member_logits, strict=True)]
+        known = np.vstack([self.labels, labels])
+        stack = fit_stack(tables, known)
+        weights = {member.name: float(w) for (member, _), w in zip(self.members, stack.weights, strict=True)}
+        entries = [replace(entry, weight=weights.get(entry.name, 0.0)) for entry in self.entries]
+        return Outcome(self.members, stack, known, stack.logits(tables), tables, entries)
 
 
 def follow_recipe(shop: Workshop, candidates: Sequence[Candidate]) -> Outcome:
@@ -677,7 +700,7 @@ def fit_chosen(shop: Workshop, chosen: Sequence[Candidate], entries: list[Entry]
         names = [candidate.name for candidate in kept]
         entry.weight = float(stack.weights[names.index(entry.name)]) if entry.name in names else 0.0
     members = [(candidate, whole[candidate.name]) for candidate in kept]
-    return Outcome(members, stack, stack.logits(tables), tables, entries)
+    return Outcome(members, stack, shop.labels, stack.logits(tables), tables, entries)
 
 
 def speak(line: str) -> None:

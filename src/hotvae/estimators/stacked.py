@@ -140,7 +140,8 @@ class StackedClassifier(LabelClassifier):
         y : array or DataFrame of shape (n_samples, n_labels), or 1-D array of classes
             0, 1, or NaN for a label that was not observed. None with a Dataset.
         validation : (X, y) or Dataset, optional
-            Rows that choose the thresholds. By default these are chosen on the rows held out in folds.
+            Rows that choose the thresholds, and weigh the members together with the rows held out in folds. By default
+            those in folds do both.
         groups : array of shape (n_samples,), optional
             Rows that belong together, such as visits of one site: they are held out together.
 
@@ -222,19 +223,27 @@ class StackedClassifier(LabelClassifier):
             say=say,
         )
         found = self._stacked(shop, facts)
-        self.members_, self.stack_ = found.members, found.stack
+        self.members_ = found.members
+        if validation is not None:
+            found = found.with_rows(self._member_logits(validation.features), validation.observed())
+        self.stack_, unseen = found.stack, found.labels
         self.member_logits_: list[NDArray[np.float32]] | None = [t.astype(np.float32) for t in found.member_logits]
-        self._learned_from = labels
-        self.recipe_ = Recipe(columns, folds.how, work, found.entries, logit_loss(labels, found.left_out))
+        self._learned_from = unseen
+        self.recipe_ = Recipe(columns, folds.how, work, found.entries, logit_loss(unseen, found.left_out))
         say(self.recipe_.stack_line())
         self.law_: JointLaw | None = None
         self.out_of_fold_: OutOfFold | None = None
         kept = [candidate.form for candidate, _ in self.members_]
         if facts.n_labels > 1 and self.target_ == "labels":
             self.gate_ = _gate_form(facts)
-            gates = _gates(None if self.gate_ is None else shop.forms.learn(self.gate_, table), found.left_out)
+            form: Any = None if self.gate_ is None else shop.forms.learn(self.gate_, table)
+            if self.gate_ is not None and validation is not None:
+                form = np.vstack([form, self.forms_.makers[self.gate_].transform(validation.features)])
+            gates = _gates(form, found.left_out)
+            # Validation rows are a fold of their own.
+            number = np.append(folds.of_row, np.full(len(unseen) - len(labels), folds.n_folds))
             self.out_of_fold_ = OutOfFold(
-                found.left_out, gates, labels, folds.of_row, self._label_graph(labels), seed, work.law_effort
+                found.left_out, gates, unseen, number, self._label_graph(labels), seed, work.law_effort
             )
             kept += [] if self.gate_ is None else [self.gate_]
             if self._wants_law():
@@ -242,9 +251,10 @@ class StackedClassifier(LabelClassifier):
                 self.law_ = self.out_of_fold_.learn_law(self._training())
                 self.recipe_.together = law_line(self.law_)
                 say(self.recipe_.together)
+        left_out = found.left_out[: len(labels)]
         self.trust_: Trust | None = learn_trust(
             table,
-            found.left_out,
+            left_out,
             labels if self.target_ == "labels" else None,
             folds.of_row,
             folds.blocks,
@@ -252,7 +262,7 @@ class StackedClassifier(LabelClassifier):
             _names_of(plan, table),
         )
         self.forms_.forget_tables(kept)
-        self.left_out_: NDArray[np.float64] | None = expit(found.left_out)
+        self.left_out_: NDArray[np.float64] | None = expit(left_out)
 
     def _tune_thresholds(self, train: Rows, held: Rows | None) -> dict[str, float]:
         if held is not None:
@@ -269,11 +279,15 @@ class StackedClassifier(LabelClassifier):
         """Return stacked logits of rows as the column plan makes them."""
         if features.shape[0] == 0:
             return np.zeros((0, self.n_labels_))
+        return self.stack_.logits(self._member_logits(features))
+
+    def _member_logits(self, features: Any) -> list[NDArray[np.float64]]:
+        """Return what each member says of rows as the column plan makes them."""
         forms: dict[str, Any] = {}
         for candidate, _ in self.members_:
             if candidate.form not in forms:
                 forms[candidate.form] = self.forms_.makers[candidate.form].transform(features)
-        return self.stack_.logits([mean_logits(members, forms[c.form]) for c, members in self.members_])
+        return [mean_logits(members, forms[c.form]) for c, members in self.members_]
 
     # Labels together --------------------------------------------------------------------------------------
 
@@ -377,7 +391,7 @@ class StackedClassifier(LabelClassifier):
         if self.law_ is None:
             raise ConfigError(
                 "given must go with a model that has learned which labels go together; got joint=False, or a single "
-                f"label, with {self.n_labels_} labels. Train it anew with joint=True on a table of labels."
+                f"label, with {self.n_labels_} labels. Leave it out, or train a table of labels with joint=True."
             )
         return super()._probs_given(features, given)
 

@@ -417,11 +417,9 @@ class PresenceSets:
         if level not in LEVELS:
             raise ConfigError(f"level must be one of {listed(LEVELS)}; got {level}. Choose one of them.")
         place, said = LEVELS.index(level), np.asarray(probs, dtype=np.float64)
-        found = np.full(said.shape, CANNOT_TELL, dtype=np.int8)
-        can_be_present, can_be_absent = said >= self.present_from[place], said <= self.absent_up_to[place]
-        found[can_be_present & ~can_be_absent] = PRESENT
-        found[can_be_absent & ~can_be_present] = ABSENT
-        return found
+        present, absent = said >= self.present_from[place], said <= self.absent_up_to[place]
+        # Both calls, or neither: it cannot be told. Else it is what can be.
+        return np.where(present == absent, np.int8(CANNOT_TELL), present.astype(np.int8))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what was learned, by name."""

@@ -1,100 +1,53 @@
-"""The demonstration: three models on a virtual region whose truth is known, and a report about it.
+"""The demonstration: real birds, whole blocks of the map held out, and what only a model of labels together can do.
 
-Validation rows choose epochs, the trees' leaf size and all thresholds; test rows are looked at once, at the end.
+Every model learns from the same routes and chooses (epochs, sizes of leaves, thresholds) by the same others; the test
+routes, in blocks of the map that none has seen, are looked at once, at the end.
 """
 
 import json
 import platform
 import shlex
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from matplotlib.figure import Figure
-from sklearn.ensemble import ExtraTreesClassifier
 
 from hotvae.baselines.plain import PlainNetClassifier
-from hotvae.checkpoint import check_replaceable, write_text
-from hotvae.data.dataset import Dataset
+from hotvae.baselines.scikit import ExtraTrees
+from hotvae.checkpoint import check_replaceable, json_ready
+from hotvae.data.catalog import describe
 from hotvae.data.frames import write_table
-from hotvae.data.splits import Split, split_dataset
-from hotvae.data.synthetic import REGION_SIZE, Interaction, VirtualRegion, virtual_region
-from hotvae.errors import ConfigError
-from hotvae.estimators.hotvae_network import HotVAENetwork
-from hotvae.estimators.threshold_tuner import label_probs
-from hotvae.estimators.thresholds import evaluate, tune_thresholds
-from hotvae.explain.associations import Association, residual_associations, strongest_associations
+from hotvae.estimators.base import LabelClassifier
+from hotvae.estimators.registry import load_model
+from hotvae.files import write_text
+from hotvae.jobs.data import ExportedSet, export_set
+from hotvae.jobs.explain import explain_table
 from hotvae.jobs.settings import TrainSettings
-from hotvae.jobs.train import table_card
-from hotvae.metrics import METRICS, log_loss, paired_log_loss, reliability_curve
-from hotvae.report.page import DemoContent, write_page
-from hotvae.report.plots import plot_history, plot_interactions, plot_reliability, plot_richness_map
-from hotvae.training.progress import Style
-from hotvae.training.settings import Training
+from hotvae.jobs.table_needs import TableNeeds
+from hotvae.jobs.train import train
+from hotvae.metrics import joint_scores, log_loss, mean_auc, paired_log_loss
 
-FloatArray = npt.NDArray[np.float64]
-
+BIRDS = "breeding_birds_2009"
 HOT_VAE = "HOT-VAE"
-PLAIN_NET = "same encoder, no label decoder"
-TREES = "extremely randomised trees"
-TRUTH = "the true probabilities"
+HALF, LEVEL = 0.5, 0.9
+N_DRAWS = 200
+PAGE_ROWS = 100
+"""Rows from which the page says which species go together: enough for the clear ones."""
 
-SHOWN_METRICS = ("example_f1", "micro_f1", "macro_f1", "hamming_accuracy", "median_auc", "log_loss")
-"""The measures of the table, in its order."""
-
-FRACTIONS = (0.3, 0.1, 0.6)
-"""Shares of the sites for training, validation and test."""
-
-MIN_SITES = 100
-LEAF_SIZES = (1, 3, 5, 10, 20)
-N_GRID = 60
-MOST_ASSOCIATIONS = 20
-
-
-@dataclass(frozen=True)
-class ModelScores:
-    """One row of the table.
-
-    Attributes
-    ----------
-    name : str
-        The model.
-    measures : dict
-        All measures on the test rows; see :func:`hotvae.evaluate`.
-    seconds : float or None
-        Time to fit, choices on validation rows included; None for the truth.
-    """
-
-    name: str
-    measures: dict[str, Any]
-    seconds: float | None
-
-
-@dataclass(frozen=True)
-class InteractionCheck:
-    """Whether a true interaction shows among the recovered associations.
-
-    Attributes
-    ----------
-    interaction : Interaction
-        The truth.
-    found : Association or None
-        The association that shows it, if any.
-    sign_right : bool or None
-        Whether helping shows as positive and excluding as negative, where the interaction acts.
-    """
-
-    interaction: Interaction
-    found: Association | None
-    sign_right: bool | None
+COLUMNS = ("log loss", "AUC", "half known", "joint", "in 90 %", "seconds")
+LEGEND = (
+    "log loss, AUC: single species on routes in blocks of the map that no model has seen",
+    "half known: log loss of the other half, once half of a route's species are told (no rival can be told)",
+    "joint: minus log likelihood of a route's whole list, in nats; less is better",
+    "in 90 %: share of routes whose number of species lies in the interval that should hold 90 %",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,56 +57,50 @@ class DemoResult:
     Attributes
     ----------
     out : Path
-        Folder with ``report.html``, ``results.json``, ``model``, ``region.csv`` and ``test_sites.csv``.
+        Folder with ``report.html``, ``results.json``, ``model``, ``birds`` (the tables) and ``seen.csv``.
     seed : int
         The seed.
-    scores : tuple of ModelScores
-        The table's rows: HOT-VAE, its rivals, and the truth as the best attainable.
-    associations : tuple of Association
-        Recovered from HOT-VAE's residuals, clearest first.
-    checks : tuple of InteractionCheck
-        One for each true interaction.
-    n_false : int
-        Recovered pairs that are independent in truth.
-    gaps : dict
-        HOT-VAE's log loss minus each rival's on the test sites, with half of its 95 % interval over sites.
+    table : list of dict
+        For each model ``model`` and the :data:`COLUMNS`.
+    gaps : dict of str to (float, float)
+        HOT-VAE's log loss minus each rival's on the test routes, with half of its 95 % interval over routes.
+    files : ExportedSet
+        The tables.
     """
 
     out: Path
     seed: int
-    scores: tuple[ModelScores, ...]
-    associations: tuple[Association, ...]
-    checks: tuple[InteractionCheck, ...]
-    n_false: int
-    gaps: dict[str, tuple[float, float]] = field(default_factory=dict)
+    table: list[dict[str, Any]]
+    gaps: dict[str, tuple[float, float]]
+    files: ExportedSet
 
 
 def run_demo(
     out: str | Path,
     *,
     seed: int = 0,
-    n_sites: int = 5000,
-    progress: Style = "auto",
     n_threads: int | None = 1,
-    settings: Mapping[str, Any] | None = None,
+    quiet: bool = False,
+    tell: Callable[[str], None] = lambda words: None,
+    parameters: dict[str, Any] | None = None,
     n_trees: int = 300,
 ) -> DemoResult:
-    """Draw a virtual region, train three models on it, compare them with the truth, and write a report.
+    """Train HOT-VAE, trees and a plain network on birds, compare them on new blocks of the map, and write a report.
 
     Parameters
     ----------
     out : path
         Folder to write to; made if needed.
     seed : int
-        Decides the region, the split and the models.
-    n_sites : int
-        Sites of the region: 30 % train, 10 % validate, 60 % test.
-    progress : {"auto", "bar", "lines", "silent"}
-        How training is shown.
+        Decides the models.
     n_threads : int or None
         CPU threads; None uses what is there.
-    settings : mapping, optional
-        Parameters of both networks other than the defaults.
+    quiet : bool
+        Do not show how training goes.
+    tell : callable
+        Called with a few words before every step.
+    parameters : dict, optional
+        Parameters of HOT-VAE other than the defaults.
     n_trees : int
         Trees of the rival forest.
 
@@ -163,400 +110,140 @@ def run_demo(
 
     Raises
     ------
-    ConfigError
-        Fewer than 100 sites, or parameters that do not fit.
     ModelError
         When ``out/model`` is something other than a hotvae model.
     """
     out = Path(out)
-    if n_sites < MIN_SITES:
-        raise ConfigError(f"n_sites must be at least {MIN_SITES}; got {n_sites}. Use more sites.")
     check_replaceable(out / "model")  # before the minutes of work, not after
-    region = virtual_region(n_sites, random_state=seed)
-    data = region.dataset
-    parts = split_dataset(data, fractions=FRACTIONS, random_state=seed)
-    layers = np.asarray(data.features)
-    frame = pd.DataFrame(layers, columns=list(data.feature_names))
-    labels = pd.DataFrame(data.labels, columns=list(data.label_names))
-    train, held_out = parts.train, (frame.iloc[parts.validation], labels.iloc[parts.validation])
-
-    common: dict[str, Any] = {"random_state": seed, "progress": progress, "n_threads": n_threads}
-    networks = {
-        HOT_VAE: HotVAENetwork.from_settings(**common | dict(settings or {})),
-        PLAIN_NET: PlainNetClassifier.from_settings(**common | dict(settings or {})),
-    }
-    probs: dict[str, FloatArray] = {}
-    seconds: dict[str, float | None] = {}
-    # The first optimiser of a process loads much of torch; that is nobody's training time.
-    PlainNetClassifier(training=Training(max_epochs=1), encoder_widths=(4,)).fit([[0.0], [1.0]], [[0], [1]])
-    for name, network in networks.items():
+    files = export_set(BIRDS, out / "birds")
+    tell(f"{HOT_VAE}, on {len(pd.read_csv(files.train))} routes")
+    settings = TrainSettings(
+        out=str(out / "model"),
+        labels=(files.labels,),
+        id_column=files.id_column,
+        coordinates=files.coordinates,
+        validation=str(files.validation),
+        resume=False,
+        quiet=quiet,
+        parameters={"random_state": seed, "n_threads": n_threads} | (parameters or {}),
+    )
+    run = train(settings, files.train, command=f"hotvae demo --seed {seed}")
+    saved = load_model(out / "model")  # what a reader will use, and it knows its table
+    needs = TableNeeds.of_model(saved)
+    learn, choose, test = (
+        (needs.read_features(path)[0], pd.DataFrame(needs.read_labels(path), columns=list(needs.labels)))
+        for path in (files.train, files.validation, files.test)
+    )
+    models: dict[str, LabelClassifier] = {HOT_VAE: saved}
+    seconds = {HOT_VAE: run.seconds}
+    rivals = (
+        PlainNetClassifier.from_settings(random_state=seed, n_threads=n_threads),
+        ExtraTrees(n_trees=n_trees, random_state=seed),
+    )
+    for rival in rivals:
+        tell(f"{rival.title}, on the same routes")
         started = time.perf_counter()
-        network.fit(frame.iloc[train], labels.iloc[train], validation=held_out)
-        seconds[name] = time.perf_counter() - started
-        probs[name] = np.asarray(network.predict_proba(frame), dtype=np.float64)
-    started = time.perf_counter()
-    trees = fit_trees(layers, data.labels, train, parts.validation, n_trees=n_trees, seed=seed, n_jobs=n_threads)
-    seconds[TREES] = time.perf_counter() - started
-    probs[TREES] = label_probs(trees, layers).astype(np.float64)
-    probs[TRUTH], seconds[TRUTH] = region.marginals, None
+        models[rival.title] = rival.fit(*learn, validation=choose)
+        seconds[rival.title] = time.perf_counter() - started
 
-    test_labels = data.labels[parts.test]
-    thresholds = {
-        name: tune_thresholds(data.labels[parts.validation], values[parts.validation]) for name, values in probs.items()
+    tell(f"all are asked about {len(test[1])} routes in other blocks of the map")
+    probs = {name: np.asarray(model.predict_proba(test[0]), dtype=np.float64) for name, model in models.items()}
+    table = [
+        {"model": name} | _scores(model, *test, probs[name], seed) | {"seconds": seconds[name]}
+        for name, model in models.items()
+    ]
+    truth = test[1].to_numpy()
+    gaps = {name: paired_log_loss(truth, probs[HOT_VAE], probs[name]) for name in models if name != HOT_VAE}
+    result = DemoResult(out, seed, table, gaps, files)
+    write_table(_seen(files), out / "seen.csv")
+    packages = ("hotvae", "torch", "numpy", "scikit-learn")
+    notes = {
+        "seed": seed,
+        "command": shlex.join(["hotvae", "demo", "--seed", str(seed), "--out", out.name]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
+        "data": {name: getattr(describe(BIRDS), name) for name in ("name", "source", "licence", "citation")},
+        "rows": {"train": len(learn[1]), "validation": len(choose[1]), "test": len(test[1])},
+        "table": table,
+        "log_loss_gaps": {rival: {"gap": gap, "half_width_95": half} for rival, (gap, half) in gaps.items()},
     }
-    scores = tuple(
-        ModelScores(name, evaluate(test_labels, values[parts.test], thresholds[name]), seconds[name])
-        for name, values in probs.items()
-    )
-    unseen = np.concatenate([parts.validation, parts.test])
-    associations = strongest_associations(
-        data.labels[unseen],
-        probs[HOT_VAE][unseen],
-        data.label_names,
-        layers[unseen],
-        data.feature_names,
-        n=None,
-    )
-    truth = true_associations(region, unseen)
-    checks = tuple(_check(interaction, associations) for interaction in region.interactions)
-    kinds = [_kind_of_pair(region, truth, association.pair)[0] for association in associations]
-    gaps = {
-        rival: paired_log_loss(test_labels, probs[HOT_VAE][parts.test], probs[rival][parts.test])
-        for rival in (PLAIN_NET, TREES)
-    }
-    result = DemoResult(out, seed, scores, tuple(associations), checks, kinds.count("none"), gaps)
-
-    hot_vae = networks[HOT_VAE]
-    hot_vae.change_settings(progress="silent")
-    chosen = TrainSettings(labels=("species_*",), split="random")
-    card = table_card(out / "region.csv", chosen, data.take(parts.train), n_validation=len(parts.validation))
-    hot_vae.save(out / "model", extra=card)
-    write_table(_as_table(data), out / "region.csv")
-    write_table(_as_table(data.take(parts.test)), out / "test_sites.csv")
-    notes = _notes(result, parts, trees, settings)
-    write_text(out / "results.json", json.dumps(notes, indent=1, ensure_ascii=False) + "\n")
-    recovered = residual_associations(data.labels[unseen], probs[HOT_VAE][unseen]).correlation
-    pairs = [association.pair for association in associations]
-    figures = {
-        "history": plot_history({name: network.history_ for name, network in networks.items()}),
-        "reliability": plot_reliability(
-            {name: reliability_curve(test_labels, values[parts.test]) for name, values in probs.items()}
-        ),
-        "richness": _richness_map(region, hot_vae),
-        "interactions": plot_interactions(truth, recovered, data.label_names, region.guilds, pairs),
-    }
-    write_page(out / "report.html", _page(result, region, truth, figures, notes))
+    write_text(out / "results.json", json.dumps(json_ready(notes), indent=1, ensure_ascii=False) + "\n")
+    tell("the report")
+    explain_table(out / "model", files.test, out / "report.html", rows=PAGE_ROWS, seed=seed, force=True)
     return result
 
 
-def demo_table(result: DemoResult) -> list[dict[str, Any]]:
-    """Turn a result into the rows of its table.
+def _scores(
+    model: LabelClassifier, features: Any, labels: pd.DataFrame, probs: npt.NDArray[np.float64], seed: int
+) -> dict[str, float]:
+    """Measure single species, and species together; who cannot be told anything says the same as before."""
+    truth = labels.to_numpy()
+
+    def told(known: npt.NDArray[np.float64]) -> npt.ArrayLike:
+        return model.predict_proba(features, given=known) if model.conditional else probs
+
+    together = joint_scores(
+        truth,
+        log_likelihood=model.log_likelihood(features, labels),
+        probs_given=told,
+        draws=model.sample(features, N_DRAWS, random_state=seed),
+        shares=(HALF,),
+        levels=(LEVEL,),
+    ).values
+    own = log_loss(truth, probs), mean_auc(truth, probs), together["given_50"], together["nll_row"]
+    return dict(zip(COLUMNS, (*own, together["coverage_90"]), strict=False))
+
+
+def _seen(files: ExportedSet) -> pd.DataFrame:
+    """Say every second species of the first test routes, as someone would who has been there for an hour."""
+    rows = pd.read_csv(files.test, nrows=20)
+    species = rows.loc[:, slice(*files.labels.split(":"))].columns
+    return rows[[files.id_column, *species[::2]]]
+
+
+def comparison(gaps: dict[str, tuple[float, float]]) -> list[str]:
+    """Say how HOT-VAE's log loss stands to each rival's, row by row.
 
     Parameters
     ----------
-    result : DemoResult
-        From :func:`run_demo`.
-
-    Returns
-    -------
-    list of dict
-        ``model``, then ebF1, miF1, maF1, HA, median AUC, log loss, and ``seconds`` (None for the truth).
-    """
-    return [
-        {"model": row.name}
-        | {METRICS[name].title: float(row.measures[name]) for name in SHOWN_METRICS}
-        | {"seconds": row.seconds}
-        for row in result.scores
-    ]
-
-
-def comparison(result: DemoResult) -> list[str]:
-    """Say how HOT-VAE's log loss stands to each rival's, site by site.
-
-    Parameters
-    ----------
-    result : DemoResult
-        From :func:`run_demo`.
+    gaps : dict of str to (float, float)
+        HOT-VAE's log loss minus each rival's, with half of its 95 % interval.
 
     Returns
     -------
     list of str
         One sentence per rival.
+
+    Examples
+    --------
+    >>> comparison({"trees": (-0.02, 0.001)})
+    ['log loss of HOT-VAE minus that of trees: -0.0200 ± 0.0010 (95 %, over test rows): HOT-VAE is ahead']
     """
     sentences = []
-    for rival, (gap, half_width) in result.gaps.items():
+    for rival, (gap, half_width) in gaps.items():
         verdict = "level" if abs(gap) <= half_width else "HOT-VAE is ahead" if gap < 0 else "HOT-VAE is behind"
-        sentences.append(
-            f"log loss of HOT-VAE minus that of {rival}: {gap:+.4f} ± {half_width:.4f} (95 %, over test sites): "
-            f"{verdict}"
-        )
+        numbers = f"{gap:+.4f} ± {half_width:.4f} (95 %, over test rows)"
+        sentences.append(f"log loss of HOT-VAE minus that of {rival}: {numbers}: {verdict}")
     return sentences
 
 
-def true_associations(region: VirtualRegion, rows: npt.ArrayLike) -> FloatArray:
-    r"""Exact residual correlations of a region's species: what a perfect model would leave over.
+def next_steps(result: DemoResult) -> list[tuple[str, str]]:
+    """Say what to type after the demonstration.
 
     Parameters
     ----------
-    region : VirtualRegion
-        The region.
-    rows : array-like of int
-        Sites to take it over.
+    result : DemoResult
+        From :func:`run_demo`.
 
     Returns
     -------
-    ndarray of shape (n_species, n_species)
-        Sum over sites of :math:`P(y_i = y_j = 1 \mid x) - p_i p_j`, divided by the root of
-        :math:`\sum p_i (1 - p_i) \sum p_j (1 - p_j)`; the diagonal is NaN.
+    list of (str, str)
+        What for, and a line for a shell.
     """
-    rows = np.asarray(rows)
-    features, marginals = np.asarray(region.dataset.features)[rows], region.marginals[rows]
-    spread = np.sqrt((marginals * (1 - marginals)).sum(axis=0))
-    table = np.full((len(spread), len(spread)), np.nan)
-    for j in range(len(spread)):
-        known = np.full(marginals.shape, np.nan)
-        known[:, j] = 1.0
-        joint = marginals[:, [j]] * region.conditional_probs(features, known)
-        table[:, j] = (joint - marginals * marginals[:, [j]]).sum(axis=0) / (spread * spread[j])
-    np.fill_diagonal(table, np.nan)
-    symmetric: FloatArray = (table + table.T) / 2  # equal but for rounding
-    return symmetric
-
-
-# --- models ----------------------------------------------------------------------------------------------
-
-
-def fit_trees(
-    features: npt.NDArray[Any],
-    labels: npt.NDArray[Any],
-    train: npt.NDArray[np.intp],
-    validation: npt.NDArray[np.intp],
-    *,
-    n_trees: int = 300,
-    seed: int = 0,
-    n_jobs: int | None = None,
-) -> ExtraTreesClassifier:
-    """Fit a forest with the leaf size and the features per split that validation rows like best.
-
-    Parameters
-    ----------
-    features, labels : ndarray
-        All rows.
-    train, validation : ndarray of int
-        Which rows train and which choose.
-    n_trees : int
-        Extremely randomised trees of the forest.
-    seed : int
-        Decides the trees.
-    n_jobs : int or None
-        CPU threads; None uses all.
-
-    Returns
-    -------
-    ExtraTreesClassifier
-    """
-
-    def fit(n_estimators: int, leaf: int, share: str | float) -> ExtraTreesClassifier:
-        shape = {"min_samples_leaf": leaf, "max_features": share}
-        forest = ExtraTreesClassifier(n_estimators, **shape, random_state=seed, n_jobs=n_jobs or -1)
-        return forest.fit(features[train], labels[train])
-
-    # A quarter of the trees is enough to tell the candidates apart.
-    shares: tuple[str | float, ...] = ("sqrt", 1.0)
-    candidates = list(product(LEAF_SIZES, shares))
-    trials = (fit(max(1, n_trees // 4), leaf, share) for leaf, share in candidates)
-    losses = [log_loss(labels[validation], label_probs(trial, features[validation])) for trial in trials]
-    leaf, share = candidates[int(np.argmin(losses))]
-    return fit(n_trees, leaf, share)
-
-
-# --- recovery --------------------------------------------------------------------------------------------
-
-
-def _check(interaction: Interaction, associations: Sequence[Association]) -> InteractionCheck:
-    actor, *witnesses = interaction.sources
-    by_pair = {frozenset(association.pair): association for association in associations}
-    found = by_pair.get(frozenset((interaction.target, actor)))
-    for witness in witnesses:
-        other = by_pair.get(frozenset((interaction.target, witness)))
-        if found is None and other is not None and other.third is not None and other.third.name == actor:
-            found = other
-    if found is None:
-        return InteractionCheck(interaction, None, None)
-    return InteractionCheck(interaction, found, _value_where_acting(interaction, found) * interaction.strength > 0)
-
-
-def _value_where_acting(interaction: Interaction, found: Association) -> float:
-    """Association on the side where the interaction acts, if the association names that side."""
-    gate = interaction.condition
-    if gate is not None and found.where is not None and found.where.name == gate.layer:
-        return found.where.high if gate.side == "above" else found.where.low
-    if found.third is not None and found.third.name in interaction.sources:
-        return found.third.high
-    return found.association
-
-
-def _kind_of_pair(region: VirtualRegion, truth: FloatArray, pair: tuple[str, str]) -> tuple[str, str]:
-    """Say what a pair is in truth: a direct interaction, an indirect link inside a guild, or nothing."""
-    direct = [
-        interaction.describe()
-        for interaction in region.interactions
-        if interaction.target in pair and set(pair) & set(interaction.sources)
-    ]
-    if direct:
-        return "direct", "; ".join(direct)
-    names = region.dataset.label_names
-    value = truth[names.index(pair[0]), names.index(pair[1])]
-    if abs(value) > 1e-6:
-        return "indirect", f"indirect, through others of the guild (true value {_signed(value)})"
-    return "none", "no link in truth: chance, or a niche the model has not learned"
-
-
-# --- files -----------------------------------------------------------------------------------------------
-
-
-def _as_table(data: Dataset) -> pd.DataFrame:
-    places = pd.DataFrame(data.coordinates, columns=list(data.coordinate_names)).round(4)
-    features = pd.DataFrame(np.asarray(data.features), columns=list(data.feature_names))
-    presences = pd.DataFrame(data.labels.astype(np.int8), columns=list(data.label_names))
-    return pd.concat([places, features, presences], axis=1)
-
-
-def _notes(
-    result: DemoResult, parts: Split, trees: ExtraTreesClassifier, settings: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    packages = ("hotvae", "torch", "numpy", "scikit-learn")
-    return {
-        "seed": result.seed,
-        "command": shlex.join(["hotvae", "demo", "--seed", str(result.seed), "--out", str(result.out)]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
-        "rows": {"train": len(parts.train), "validation": len(parts.validation), "test": len(parts.test)},
-        "table": demo_table(result),
-        "log_loss_gaps": {rival: {"gap": gap, "half_width_95": half} for rival, (gap, half) in result.gaps.items()},
-        "settings": {
-            "networks": dict(settings or {}),
-            TREES: {
-                "n_estimators": trees.n_estimators,
-                "min_samples_leaf": trees.min_samples_leaf,
-                "max_features": trees.max_features,
-            },
-        },
-        "thresholds": {row.name: row.measures["thresholds"] for row in result.scores},
-        "interactions": [
-            {
-                "truth": check.interaction.describe(),
-                "found": check.found is not None,
-                "sign_right": check.sign_right,
-            }
-            for check in result.checks
-        ],
-        "associations": [association.describe() for association in result.associations],
-        "n_false_associations": result.n_false,
-    }
-
-
-def _richness_map(region: VirtualRegion, model: HotVAENetwork) -> Figure:
-    """Draw the expected number of species on a grid over the whole region: in truth, and predicted."""
-    data = region.dataset
-    axis = (np.arange(N_GRID) + 0.5) * REGION_SIZE / N_GRID
-    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    layers = region.environment(grid)
-    predicted = model.predict_proba(pd.DataFrame(layers, columns=list(data.feature_names)))
-    true = region.marginals_at(layers)
-    return plot_richness_map(grid, true.sum(axis=1), predicted.sum(axis=1), data.coordinate_names)
-
-
-def _page(
-    result: DemoResult,
-    region: VirtualRegion,
-    truth: FloatArray,
-    figures: Mapping[str, Figure],
-    notes: Mapping[str, Any],
-) -> DemoContent:
-    data = region.dataset
-    table = demo_table(result)
-    header = list(table[0])
-    versions = ", ".join(f"{name} {number}" for name, number in notes["versions"].items())
-    return DemoContent(
-        title=f"A virtual region, seed {result.seed}",
-        n_sites=data.n_samples,
-        n_features=data.n_features,
-        n_labels=data.n_labels,
-        n_rows=notes["rows"],
-        scores={
-            "header": header,
-            "rows": [[_cell(name, row[name]) for name in header] for row in table],
-            "best": _best_cells(table),
-        },
-        comparison=comparison(result),
-        figures=figures,
-        associations=[
-            [
-                # Spaces and a joiner that do not break keep each pair on one line.
-                f"{association.pair[0]}\u00a0–\u2060\u00a0{association.pair[1]}",
-                _signed(association.association),
-                f"{association.z:.1f}".replace("-", "−"),
-                "; ".join(part.describe() for part in (association.where, association.third) if part is not None),
-                _kind_of_pair(region, truth, association.pair)[1],
-            ]
-            for association in result.associations[:MOST_ASSOCIATIONS]
-        ],
-        n_associations=len(result.associations),
-        n_false=result.n_false,
-        interactions=[
-            [
-                check.interaction.describe(),
-                _signed(check.interaction.strength),
-                "–" if check.found is None else "✓",
-                "–" if check.sign_right is None else "✓" if check.sign_right else "✗",
-            ]
-            for check in result.checks
-        ],
-        next_steps=next_steps(result.out),
-        made_by=f"{notes['command']} · {notes['date']} · {versions}",
-    )
-
-
-def next_steps(out: str | Path) -> str:
-    r"""Say what to type after the demonstration, as lines for a shell.
-
-    Parameters
-    ----------
-    out : path
-        The demonstration's folder.
-
-    Returns
-    -------
-    str
-    """
-    region, test, model = (shlex.quote(str(Path(out) / name)) for name in ("region.csv", "test_sites.csv", "model"))
-    return (
-        f"# the table's first row again, from the saved model:\nhotvae evaluate {model} {test}\n"
-        "# train on a table of your own (here: the region's):\n"
-        f"hotvae train {region} --labels 'species_*' --coordinates easting_km,northing_km --out my-model\n"
-        f"# and predict with it:\nhotvae predict my-model {test} --out probabilities.csv"
-    )
-
-
-def _best_cells(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Best model of each measure, as shown; the truth does not compete."""
-    cells = []
-    for column, name in enumerate(SHOWN_METRICS, start=1):
-        title = METRICS[name].title
-        shown = [float(_cell(title, row[title])) for row in table if row["model"] != TRUTH]
-        best = max(shown) if METRICS[name].greater_is_better else min(shown)
-        cells += [(number, column) for number, value in enumerate(shown) if value == best]
-    return cells
-
-
-def _cell(title: str, value: Any) -> str:
-    if value is None:
-        return "–"
-    if title == "model":
-        return str(value)
-    return f"{value:.1f}" if title == "seconds" else f"{value:.4f}" if title == "log loss" else f"{value:.3f}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
+    files, model = result.files, str(result.out / "model")
+    tell = ["predict", model, str(files.test), "--given", str(result.out / "seen.csv"), "--out", "told.csv"]
+    each = ["evaluate", model, str(files.test), "--per-label", "species.csv"]
+    own = ["train", str(files.train), "--labels", files.labels, "--id-column", files.id_column]
+    own += ["--coordinates", files.coordinates, "--effort", "quick", "--out", "my_model"]
+    steps = {"tell it what was seen on some routes": tell, "every species by itself": each, "a table of your own": own}
+    return [(why, shlex.join(["hotvae", *words])) for why, words in steps.items()]

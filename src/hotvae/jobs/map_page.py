@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,7 @@ class _Pictures:
         self.folder, self.summary = folder, summary
         self.png = folder / "png"
         self.png.mkdir(exist_ok=True)
-        self.place = _place(summary)
+        self.place = find_place(summary)
 
     def outside(self, product: str, longest: int) -> NDArray[np.bool_] | None:
         """Return where to hatch, at the resolution of the picture."""
@@ -233,7 +233,7 @@ def _slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:60] or "label"
 
 
-def _place(summary: dict[str, Any]) -> Place:
+def find_place(summary: Mapping[str, Any]) -> Place:
     """Find outlines around a map, in its own units."""
     pyproj = geo_module("pyproj", "draw maps")
     west, across, _, north, _, down = summary["transform"]

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotvae.checkpoint import CONFIG_FILE, write_text
+from hotvae.checkpoint import CONFIG_FILE
 from hotvae.data.dataset import close_names
 from hotvae.errors import ConfigError, DataError, ModelError, listed
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.registry import load_model
 from hotvae.features.columns import ColumnPlan
+from hotvae.files import write_text
+from hotvae.geo.cells import spread_cells, write_cells
 from hotvae.geo.cogs import DIVERGING, SEQUENTIAL, write_cog, write_style
 from hotvae.geo.extras import geo_module
 from hotvae.geo.grid import GridInputs, read_grid_notes
@@ -45,6 +47,10 @@ SUMMARY = "map.json"
 TILES = ".tiles"
 """Folder of the tiles of a map that is not whole yet."""
 
+CELLS = "cells.parquet"
+"""Some cells with their covariates: what hotvae explore makes its page from."""
+
+_MOST_CELLS = 20_000
 _DEGREES = "EPSG:4326"
 _BEYOND = "covariates beyond training, future"
 _Say = Callable[[str], None]
@@ -165,9 +171,9 @@ def map_model(
     windows = inputs.windows()
     n_labels = len(model.label_names_)
     per_cell = n_labels * (4 if wanted.as_float else 1) * (2 if wanted.calls else 1) + 32
-    check_room(target, int(2.5 * inputs.grid.n_cells * per_cell * (1 + len(futures))))
+    check_room(target, int(3 * inputs.grid.n_cells * per_cell * (1 + len(futures))))
     say(f"{inputs.grid.width:,} x {inputs.grid.height:,} cells, {len(windows):,} tiles, {n_labels:,} labels")
-    mapper = prepare(model, columns, inputs, wanted, _place_names(model))
+    mapper = prepare(model, columns, inputs, wanted, place_names(model))
     for line in told(mapper):
         say(line)
     store = TileStore(store_folder, identity)
@@ -179,6 +185,7 @@ def map_model(
     started = time.process_time()
     files, ranges = _assemble(store, mapper, inputs, bool(futures), target)
     summary = _summary(store, windows, mapper, inputs, files, ranges, climate or {}, command)
+    write_cells(target / CELLS, spread_cells(inputs, _MOST_CELLS))
     write_text(target / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
     spent["write"] = time.process_time() - started
     spent["tiles"] = computed
@@ -241,8 +248,8 @@ def map_inputs(
         if grid is not None
         else [layer.column for path, column in raster_files(rasters) for layer in layers_of(path, column)]
     )
-    where = tuple(name for name in _place_names(model) if name not in there and name not in held)
-    places = _place_names(model) if where else ()
+    where = tuple(name for name in place_names(model) if name not in there and name not in held)
+    places = place_names(model) if where else ()
     from_files = [name for name in needs.features if name not in held and name not in where]
     text = [name for name in from_files if kinds[name] == "categorical"]
     system = coordinates_crs
@@ -282,7 +289,7 @@ def _check_crs(system: str) -> None:
         ) from error
 
 
-def _place_names(model: LabelClassifier) -> tuple[str, ...]:
+def place_names(model: LabelClassifier) -> tuple[str, ...]:
     """Return the columns of a model that say where a row is; for degrees the longitude first."""
     plan = model.features_
     if isinstance(plan, ColumnPlan) and plan.places is not None:
@@ -458,9 +465,13 @@ class _Ranges:
     def look(self, bands: NDArray[Any]) -> None:
         flat = bands.reshape(len(bands), -1)
         is_data = ~np.isnan(flat) if np.isnan(self.nodata) else flat != self.nodata
-        if is_data.any():
-            self.low = np.minimum(self.low, np.where(is_data, flat, np.inf).min(axis=1))
-            self.high = np.maximum(self.high, np.where(is_data, flat, -np.inf).max(axis=1))
+        if not is_data.any():
+            return
+        if is_data.all():
+            low, high = flat.min(axis=1), flat.max(axis=1)
+        else:
+            low, high = np.where(is_data, flat, np.inf).min(axis=1), np.where(is_data, flat, -np.inf).max(axis=1)
+        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
 
 
 def _style_range(product: str, seen: _Ranges, mapper: MapModel, is_bytes: bool) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -14,15 +13,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hotvae.checkpoint import locked
 from hotvae.data.frames import write_table
-from hotvae.errors import ConfigError, DataError, DataWarning, listed
+from hotvae.errors import ConfigError, DataError, DataWarning, listed, option
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.decisions import OBJECTIVES, check_empty
 from hotvae.estimators.registry import load_model
 from hotvae.estimators.thresholds import apply_thresholds
+from hotvae.features.rows import take
+from hotvae.files import check_name, locked, whole_file, write_text
 from hotvae.jobs.table_needs import TableNeeds
 from hotvae.metrics import METRICS, find_metric
+
+# Rows between which someone may look in: those of a batch of a network.
+_PIECE = 256
 
 # Rows that are read, predicted and written at a time: 100 labels of as many rows are 26 MB.
 STREAM_ROWS = 65_536
@@ -90,31 +93,32 @@ class BestLists:
     empty: int = 1
     n_draws: int = 200
 
-    def of(self, model: LabelClassifier, features: Any, given: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the lists as 0 and 1."""
-        found = model.predict(
-            _without_names(model, features),
-            objective=self.objective,
-            given=given,
-            n_draws=self.n_draws,
-            empty=self.empty,
-        )
-        lists: NDArray[Any] = found.astype("int8")
-        return lists
+    def of(
+        self,
+        model: LabelClassifier,
+        features: Any,
+        given: NDArray[Any] | None = None,
+        between: Callable[[], None] | None = None,
+    ) -> NDArray[Any]:
+        """Return the lists as 0 and 1; ``between`` as in :func:`predict_rows`."""
 
-    def check(self, model: LabelClassifier, model_folder: str | Path) -> None:
+        def lists(rows: Any, known: NDArray[Any] | None) -> NDArray[Any]:
+            return model.predict(
+                rows, objective=self.objective, given=known, n_draws=self.n_draws, empty=self.empty
+            ).astype("int8")
+
+        return _in_pieces(lists, _without_names(model, features), given, between)
+
+    def check(self, model: LabelClassifier) -> None:
         """Refuse an unknown objective before any row is read."""
         check_empty(self.empty)
-        if model.target_ != "labels":
-            raise ConfigError(
-                f"--list must go with a model of labels; got one of classes ({model_folder}). Leave it out."
-            )
+        require_labels(model, "objective")
         if self.objective not in OBJECTIVES:
             known = [name for name in METRICS if METRICS[name].needs == "predictions"]
             if self.objective not in known:
                 raise ConfigError(
-                    f"--list must be one of {listed(OBJECTIVES)} or a measure of predictions ({listed(known)}); got "
-                    f"{self.objective!r}. Choose one of them."
+                    f"{option('objective')} must be one of {listed(OBJECTIVES)} or a measure of predictions "
+                    f"({listed(known)}); got {self.objective!r}. Choose one of them."
                 )
             find_threshold(model, self.objective, None)
 
@@ -130,6 +134,7 @@ def predict_table(
     given: str | Path | None = None,
     ignore_unknown: bool = False,
     id_column: str | None = None,
+    long: str | None = None,
     sheet: str | None = None,
     encoding: str = "utf-8",
     decimal: str = ".",
@@ -156,7 +161,7 @@ def predict_table(
         Also write the list of labels of each row that is best for an objective, as 0 and 1, to a file beside ``out``.
     given : path, optional
         Table of labels that are known beforehand; see :meth:`TableNeeds.read_given`.
-    ignore_unknown, id_column, sheet, encoding, decimal
+    ignore_unknown, id_column, long, sheet, encoding, decimal
         Options of tables; see :mod:`hotvae.jobs.table_needs`.
     threads : int, optional
         CPU threads; by default as in training.
@@ -191,7 +196,7 @@ def predict_table(
     binary_out = _file_beside(target, "binary") if binary is not None or threshold is not None else None
     list_out = None if lists is None else _file_beside(target, "list")
     model = load_model(model_folder)
-    watch = _Watch(model, trust)
+    watch = Watch(model, trust)
     calls_out = _file_beside(target, "calls") if trust and watch.sets is not None and given is None else None
     files = tuple(path for path in (target, binary_out, calls_out, list_out) if path is not None)
     check_out(files, force)
@@ -199,9 +204,9 @@ def predict_table(
         model.change_settings(n_threads=threads)
     cut = find_threshold(model, binary, threshold)
     if lists is not None:
-        lists.check(model, model_folder)
+        lists.check(model)
     columns = model.label_names_ if model.target_ == "labels" else model.classes_
-    if given is None and source.suffix.lower() in _PARQUET and target.suffix.lower() in _PARQUET:
+    if given is None and long is None and source.suffix.lower() in _PARQUET and target.suffix.lower() in _PARQUET:
         n_rows = predict_stream(
             model,
             source,
@@ -219,20 +224,18 @@ def predict_table(
         watch.warn()
         first = pyarrow.parquet.read_schema(target).names[0]
         return PredictionRun(files, n_rows, len(columns), first, cut, lists=lists, n_outside=watch.n_outside)
-    if given is not None and model.target_ != "labels":
-        raise ConfigError(f"--given must go with a model of labels; got one of classes ({model_folder}). Leave it out.")
-    if given is not None and not model.conditional:
-        raise ConfigError(
-            f"--given must go with a model that learns labels from labels; got {model.title} ({model_folder}). "
-            "Train it without --recipe and --model."
-        )
+    if given is not None:
+        require_labels(model, "given")
     with locked(target):
         needs = TableNeeds.of_model(model)
         places = None
         if source.suffix.lower() == ".npz":
             features, ids = needs.read_features(source, id_column=id_column, ignore_unknown=ignore_unknown)
         else:
-            frame = needs.read_rows(source, id_column=id_column, sheet=sheet, encoding=encoding, decimal=decimal)
+            rows, _, id_column = needs.by_site(
+                source, long=long, id_column=id_column, encoding=encoding, decimal=decimal
+            )
+            frame = needs.read_rows(rows, id_column=id_column, sheet=sheet, encoding=encoding, decimal=decimal)
             features, ids = needs.features_of(
                 frame, id_column=id_column, ignore_unknown=ignore_unknown, source=source.name
             )
@@ -253,7 +256,7 @@ def predict_table(
     return PredictionRun(files, len(probs), len(columns), str(ids.name), cut, *counts, lists, watch.n_outside)
 
 
-class _Watch:
+class Watch:
     """Looks at rows as they are predicted: how far from training they are, and how many are too far.
 
     Parameters
@@ -314,25 +317,26 @@ class _Watch:
 
     def warn(self) -> None:
         """Say so where many rows are too far away, or any value is far out."""
+        for sentence in self.sentences():
+            warnings.warn(sentence, DataWarning, stacklevel=3)
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what there is to be warned of."""
         if self._n_far and self.area is not None:
             names = [self.area.names[i] for i in np.argsort(-self._far_columns, kind="stable") if self._far_columns[i]]
-            warnings.warn(
+            yield (
                 f"values must be like those of training; got {self._n_far:,} of {self.n_rows:,} rows (the first: row "
                 f"{self._first_far}) with values far beyond them in {listed(names)}. A code for missing, such as "
-                "-9999? Leave such cells empty.",
-                DataWarning,
-                stacklevel=3,
+                "-9999? Leave such cells empty."
             )
         if not self.n_outside or self.area is None or self.n_outside <= _MANY * self.n_rows:
             return
         most = [self.area.names[i] for i in np.argsort(-self._beyond, kind="stable")[:3] if self._beyond[i]]
         where = f", with values beyond those of training in {listed(most)}" if most else ""
-        advice = "" if self.wanted else " Pass --trust for columns that say which."
-        warnings.warn(
+        advice = "" if self.wanted else option("trust", True, " Pass {} for columns that say which.")
+        yield (
             f"rows must be like those of training to be predicted well; got {self.n_outside:,} of {self.n_rows:,} that "
-            f"are unlike all of them{where}. What is said of them is a guess.{advice}",
-            DataWarning,
-            stacklevel=3,
+            f"are unlike all of them{where}. What is said of them is a guess.{advice}"
         )
 
 
@@ -350,25 +354,48 @@ def check_out(paths: Iterable[Path], force: bool) -> None:
     An unknown kind of file, a missing folder, or, without ``force``, a file that is there raises a ``ConfigError``.
     """
     for path in paths:
+        check_name(path)
         if not path.name.lower().endswith(OUT_SUFFIXES):
             raise ConfigError(f"output must end in {', '.join(OUT_SUFFIXES)}; got {path.name!r}. Rename it.")
         if not path.parent.is_dir():
             raise ConfigError(f"output folder must exist; got {str(path.parent)!r}. Make it, or choose another.")
+        if path.is_dir():
+            raise ConfigError(f"output must be a file; got the folder {str(path)!r}. Choose another name.")
         if path.exists() and not force:
             raise ConfigError(
                 f"output must be a new file; got {str(path)!r}, which exists. Pass --force to replace it."
             )
 
 
-def predict_rows(model: LabelClassifier, features: Any, given: NDArray[Any] | None = None) -> NDArray[Any]:
+def require_labels(model: LabelClassifier, what: str) -> None:
+    """Refuse an option that is for labels where the model knows classes."""
+    if model.target_ != "labels":
+        raise ConfigError(f"{option(what)} must go with a model of labels; got one of classes. Leave it out.")
+
+
+def predict_rows(
+    model: LabelClassifier,
+    features: Any,
+    given: NDArray[Any] | None = None,
+    between: Callable[[], None] | None = None,
+) -> NDArray[Any]:
     """Predict features, and labels given beforehand, as :class:`TableNeeds` reads them.
+
+    Parameters
+    ----------
+    model : LabelClassifier
+        A fitted model.
+    features, given
+        From :meth:`TableNeeds.features_of` and :meth:`TableNeeds.read_given`.
+    between : callable, optional
+        Called before each few hundred rows; what it raises ends the work.
 
     Raises
     ------
     DataError
         Values so large that no probability comes out.
     """
-    probs = model.predict_proba(_without_names(model, features), given)
+    probs = _in_pieces(model.predict_proba, _without_names(model, features), given, between)
     unknown = np.flatnonzero(~np.isfinite(probs).all(axis=1))
     if unknown.size:
         raise DataError(
@@ -376,6 +403,23 @@ def predict_rows(model: LabelClassifier, features: Any, given: NDArray[Any] | No
             f"{_largest(features, int(unknown[0]))}. Correct these cells, or leave them empty."
         )
     return probs
+
+
+def _in_pieces(
+    answer: Callable[[Any, NDArray[Any] | None], NDArray[Any]],
+    features: Any,
+    given: NDArray[Any] | None,
+    between: Callable[[], None] | None,
+) -> NDArray[Any]:
+    """Answer all rows at once or, where someone wants to look in between, a few hundred at a time."""
+    if between is None:
+        return answer(features, given)
+    parts = []
+    for start in range(0, int(features.shape[0]), _PIECE):
+        between()
+        rows = np.arange(start, min(start + _PIECE, int(features.shape[0])))
+        parts.append(answer(take(features, rows), None if given is None else given[rows]))
+    return np.concatenate(parts)
 
 
 def _largest(features: Any, row: int) -> str:
@@ -387,9 +431,11 @@ def _largest(features: Any, row: int) -> str:
     return f", whose largest values are {', '.join(f'{name!r} = {value:g}' for name, value in most.items())}"
 
 
-def sample_rows(model: LabelClassifier, features: Any, n_draws: int, seed: int) -> Iterator[NDArray[Any]]:
+def sample_rows(
+    model: LabelClassifier, features: Any, n_draws: int, seed: int, given: NDArray[Any] | None = None
+) -> Iterator[NDArray[Any]]:
     """Draw label sets for features as :class:`TableNeeds` reads them; blocks of (some draws, n_samples, n_labels)."""
-    return model.sample_blocks(_without_names(model, features), n_draws, seed)
+    return model.sample_blocks(_without_names(model, features), n_draws, seed, given)
 
 
 def _without_names(model: LabelClassifier, features: Any) -> Any:
@@ -429,7 +475,7 @@ def find_threshold(model: LabelClassifier, metric: str | None, threshold: float 
     if name not in model.thresholds_:
         raise ConfigError(
             f"model must have a tuned threshold for {name}; got one trained without validation rows. "
-            "Pass --threshold 0.5, or train with validation rows."
+            f"{option('threshold', 0.5, 'Pass {}') or 'Choose another'}, or train with validation rows."
         )
     return float(model.thresholds_[name])
 
@@ -446,7 +492,7 @@ def predict_stream(
     lists: BestLists | None = None,
     list_out: str | Path | None = None,
     calls_out: str | Path | None = None,
-    watch: _Watch | None = None,
+    watch: Watch | None = None,
     rows_at_once: int = STREAM_ROWS,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
@@ -579,11 +625,11 @@ def _stream_identity(model: LabelClassifier, source: Path, settings: list[Any]) 
 
 def _open_parts(parts: Path, identity: str) -> None:
     note = parts / "identity"
-    if parts.exists() and not (note.is_file() and note.read_text(encoding="utf-8") == identity):
+    if parts.exists() and not (note.is_file() and note.read_bytes() == identity.encode()):
         shutil.rmtree(parts)
     if not parts.exists():
         parts.mkdir()
-        note.write_text(identity, encoding="utf-8")
+        write_text(note, identity)
 
 
 def _join_parts(
@@ -596,8 +642,7 @@ def _join_parts(
     import pyarrow
     import pyarrow.parquet
 
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    with whole_file(target) as partial:
         writer = None
         try:
             for part in parts:
@@ -613,6 +658,3 @@ def _join_parts(
         finally:
             if writer is not None:
                 writer.close()
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)

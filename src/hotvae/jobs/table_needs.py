@@ -3,7 +3,8 @@
 Options of tables, here and in the jobs that read them: ``id_column`` has the ids of the rows, by default the column of
 training if it is there; ``label_table`` is a second table with the labels, joined by the ids; ``presence`` takes any
 count above 0 as 1, always when training did; ``ignore_unknown`` passes over columns that training did not know;
-``encoding`` and ``decimal`` are those of text files. Tables that do not fit raise a ``DataError``.
+``encoding`` and ``decimal`` are those of text files. ``long`` names the columns of a table that has a row a record, and
+``sites`` the table of visited sites (:func:`hotvae.read_table`). Tables that do not fit raise a ``DataError``.
 """
 
 import warnings
@@ -20,8 +21,19 @@ from scipy import sparse
 
 from hotvae.data.dataset import Dataset, FeatureKind, check_finite, close_names
 from hotvae.data.frames import read_frame
-from hotvae.data.tables import align_columns, check_kinds, dataset_from_frame, read_features, read_table
-from hotvae.errors import DataError, DataWarning, listed
+from hotvae.data.long import AUTO
+from hotvae.data.tables import (
+    align_columns,
+    check_kinds,
+    dataset_from_frame,
+    is_archive,
+    label_table,
+    read_features,
+    read_long,
+    read_table,
+    row_ids,
+)
+from hotvae.errors import DataError, DataWarning, listed, option
 from hotvae.estimators.base import LabelClassifier
 from hotvae.features.columns import ColumnPlan
 
@@ -110,6 +122,40 @@ class TableNeeds:
         as_text = [name for name, kind in kinds if kind == "categorical"] + [id_column or self.id_column or ""]
         return read_frame(table, sheet=sheet, encoding=encoding, decimal=decimal, text_columns=as_text)
 
+    def by_site(
+        self,
+        table: str | Path | pd.DataFrame,
+        *,
+        long: str | None = None,
+        sites: str | Path | None = None,
+        label_table: str | Path | None = None,
+        id_column: str | None = None,
+        encoding: str = "utf-8",
+        decimal: str = ".",
+    ) -> tuple[str | Path | pd.DataFrame, str | Path | pd.DataFrame | None, str | None]:
+        """Turn records, of a long table or a Darwin Core archive, into rows of sites and a table of their labels.
+
+        Returns
+        -------
+        rows, label_table : path or DataFrame
+            One row a site; as they came where the table has no records.
+        id_column : str or None
+            Column that joins them.
+        """
+        if long is None and sites is None and not is_archive(table):
+            return table, label_table, id_column
+        return read_long(
+            table,
+            long=long or AUTO,
+            sites=sites,
+            label_table=label_table,
+            id_column=id_column,
+            features=[*self.features, *self.places],
+            labels=self.labels,
+            encoding=encoding,
+            decimal=decimal,
+        )
+
     def places_of(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the coordinates of the rows of a table: those of training, or those of a vector file."""
         own = frame.attrs.get("coordinates", ())
@@ -177,13 +223,7 @@ class TableNeeds:
         columns = [str(column) for column in frame.columns]
         ids: pd.Index[Any] = pd.RangeIndex(first_row, first_row + len(frame), name="row")
         if wanted_id in columns:
-            missing = np.flatnonzero(frame[wanted_id].isna())
-            if missing.size:
-                raise DataError(
-                    f"ids must be known for every row; got missing ones in column {wanted_id!r} "
-                    f"(rows {listed(missing + first_row)} of {source}). Fill them in."
-                )
-            ids = pd.Index(frame[wanted_id].astype("str"), name=wanted_id)
+            ids = pd.Index(row_ids(frame, wanted_id, first_row), name=wanted_id)
         elif id_column is not None:
             raise DataError(f"id column must be in the table; got {id_column!r} ({source}). Check the spelling.")
         ignored = (self.ignored | {wanted_id or ""}) - set(self.features)
@@ -247,7 +287,7 @@ class TableNeeds:
 
     def read_given(
         self,
-        given: str | Path,
+        given: str | Path | pd.DataFrame,
         ids: "pd.Index[Any]",
         *,
         presence: bool = False,
@@ -258,7 +298,7 @@ class TableNeeds:
 
         Parameters
         ----------
-        given : path
+        given : path or DataFrame
             Table with any of the label columns: 1 present, 0 absent, empty unknown. Labels without a column are
             unknown; features and other columns of the training table are passed over.
         ids : Index
@@ -271,8 +311,8 @@ class TableNeeds:
         ndarray of shape (n_samples, n_labels)
             1, 0, or NaN for unknown.
         """
-        source, id_column = Path(given), str(ids.name)
-        frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=[id_column])
+        source, id_column = _name_of(given), str(ids.name)
+        frame = read_frame(given, encoding=encoding, decimal=decimal, text_columns=[id_column])
         columns = [str(name) for name in frame.columns]
         frame = frame.set_axis(columns, axis=1)
         is_joined = id_column in columns and id_column not in {*self.labels, *self.features}
@@ -283,34 +323,35 @@ class TableNeeds:
             names, what = (unknown, "unknown column(s)") if unknown else (columns, "none of them among")
             raise DataError(
                 f"given labels must be in columns named as in training; got {what} {listed(names)}"
-                f"{close_names(names, self.labels)} ({source.name}). Correct or remove them; "
-                "ids are joined by --id-column."
+                f"{close_names(names, self.labels)} ({source}). Correct or remove them."
+                f"{option('id_column', 'NAME', ' Ids are joined by {}.')}"
             )
         rows = np.arange(len(frame))
         if is_joined:
-            rows = _rows_of_ids(frame[id_column], ids, source.name)
+            rows = _rows_of_ids(row_ids(frame, id_column), ids, source)
         elif len(frame) != len(ids):
+            join = option("id_column", "NAME", ", or give both tables an id column ({})")
             raise DataError(
-                f"given labels must have the rows of the table, {len(ids)}; got {len(frame)} ({source.name}). "
-                "Add the missing rows with empty cells, or give both tables an id column (--id-column)."
+                f"given labels must have the rows of the table, {len(ids)}; got {len(frame)} ({source}). "
+                f"Add the missing rows with empty cells{join}."
             )
         found = np.full((len(ids), len(self.labels)), np.nan, dtype=np.float32)
         filled = [name for name in labels if frame[name].notna().any()]
         if filled:
-            data = _only_labels(frame[filled], labels=filled, presence=presence or self.presence)
-            values = np.asarray(data.labels, dtype=np.float32)
-            places = [self.labels.index(name) for name in data.label_names]
+            values = label_table(frame[filled], presence or self.presence)
+            places = [self.labels.index(name) for name in filled]
             found[:, places] = np.where((rows >= 0)[:, None], values[rows], np.nan)
         return found
 
 
 def _name_of(table: Any) -> str:
-    return "table" if isinstance(table, pd.DataFrame) else Path(table).name
+    return str(table.attrs.get("name", "table")) if isinstance(table, pd.DataFrame) else Path(table).name
 
 
 def _only_labels(frame: pd.DataFrame, **roles: Any) -> Dataset:
     """Read labels by the rules of training tables, from a frame without features."""
-    numbered = frame.assign(**{"(row)": np.arange(len(frame))})
+    rows = pd.Series(np.arange(len(frame)), index=frame.index, name="(row)")
+    numbered = pd.concat([frame, rows], axis=1)  # a column put into a frame of many makes pandas complain
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # the numbers of a single row are constant
         return dataset_from_frame(numbered, **roles)
@@ -326,9 +367,9 @@ def check_unique_ids(ids: "pd.Index[Any]", others: "pd.Index[Any]", column: str,
             )
 
 
-def _rows_of_ids(column: "pd.Series[Any]", ids: "pd.Index[Any]", source: str) -> NDArray[np.intp]:
+def _rows_of_ids(given: NDArray[Any], ids: "pd.Index[Any]", source: str) -> NDArray[np.intp]:
     """Find the row of a second table for each id; -1 where it has none."""
-    there, wanted = pd.Index(column.astype("str")), ids.astype("str")
+    there, wanted = pd.Index(given), ids.astype("str")
     check_unique_ids(wanted, there, str(ids.name), source)
     strangers = there.difference(wanted, sort=False)
     if len(strangers):

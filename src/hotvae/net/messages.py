@@ -150,6 +150,34 @@ class Messages(nn.Module):
         edges = self.edge * self.graph
         return (edges + edges.T) / 2 if self.config.edges == "shared" else edges
 
+    def weights(self) -> dict[str, Tensor]:
+        """All that a prediction takes, as it counts: edges within the graph, ties carried out, shares that are passed.
+
+        Returns
+        -------
+        dict of str to Tensor
+            Of what the configuration has: ``edge`` and ``difference`` (who listens, who speaks), ``send`` and ``hear``
+            (label, cause), ``cause_gate`` and ``hub_gate`` (unit, feature; the bias is the last column), ``hub_in``
+            (unit, news of each label and then whether it is known), ``hub_out`` (label, unit), ``passing`` and
+            ``passing_known`` (round).
+        """
+        config, found = self.config, {}
+        edges = self._edges()
+        if edges is not None:
+            found["edge"] = edges
+        if config.edges == "signed":
+            found["difference"] = self.edge_difference * self.graph
+        if config.n_causes:
+            found |= {"send": self.send, "hear": self.send * self.hear if config.tied else self.hear}
+        if config.hub_width:
+            found |= {"hub_in": self.hub_in.weight, "hub_out": self.hub_out}
+        for name in ("cause_gate", "hub_gate"):
+            gate = getattr(self, name, None)
+            if gate is not None:
+                found[name] = torch.cat([gate.weight, gate.bias[:, None]], dim=1)
+        found |= {"passing": self.passing.tanh(), "passing_known": self.passing_known.tanh()}
+        return {name: weight.detach() for name, weight in found.items()}
+
     def loss(self, features: Features, labels: Labels, base_logits: Logits) -> dict[str, PerSample]:
         """Cross entropy of the labels that were not given, a random part of each row; after the last round and before.
 

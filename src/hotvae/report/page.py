@@ -21,8 +21,9 @@ from typing import Any, ClassVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from hotvae.checkpoint import write_text
 from hotvae.errors import ConfigError
+from hotvae.files import write_text
+from hotvae.report.explorer import ExplorerContent
 
 DOTS_PER_INCH = 144
 """Resolution of pictures: sharp on a phone, small in a file."""
@@ -167,7 +168,7 @@ class MapsContent:
     command: str = ""
 
 
-Content = ExplainContent | DemoContent | MapsContent
+Content = ExplainContent | DemoContent | MapsContent | ExplorerContent
 """Any page."""
 
 
@@ -176,7 +177,7 @@ def page_html(content: Content) -> str:
 
     Parameters
     ----------
-    content : ExplainContent, DemoContent or MapsContent
+    content : ExplainContent, DemoContent, MapsContent or ExplorerContent
         What to show.
 
     Returns
@@ -194,7 +195,7 @@ def write_page(path: str | os.PathLike[str], content: Content) -> Path:
     ----------
     path : path
         Ends in ``.html``; its folder is made if needed, an older file is replaced.
-    content : ExplainContent, DemoContent or MapsContent
+    content : ExplainContent, DemoContent, MapsContent or ExplorerContent
         What to show.
 
     Returns

@@ -134,11 +134,32 @@ def torch_threads(n_threads: int | None) -> Iterator[None]:
         When the number is not 1 or more.
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(before if n_threads is None else require_count("n_threads", n_threads, most=MOST_THREADS))
+    wanted = before if n_threads is None else require_count("n_threads", n_threads, most=MOST_THREADS)
+    torch.set_num_threads(min(wanted, _most_threads))
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(min(before, _most_threads))
+
+
+# What torch_threads may ask for; fewer while several predictions run at once.
+_most_threads = MOST_THREADS
+
+
+@contextmanager
+def one_torch_thread_each() -> Iterator[None]:
+    """Let torch use one thread inside the block, whatever a model asks for, so that predictions may run side by side.
+
+    The number of threads belongs to the whole process. Two threads that each set it and give the old one back would
+    otherwise get into each other's way, and leave behind what neither of them found.
+    """
+    global _most_threads
+    with torch_threads(1):
+        before, _most_threads = _most_threads, 1
+        try:
+            yield
+        finally:
+            _most_threads = before
 
 
 @contextmanager
@@ -162,10 +183,14 @@ def owned_randomness(seed: int, stream: int, device: torch.device | None = None)
 
 def to_tensor(features: Matrix, rows: NDArray[np.intp], device: torch.device, n_tokens: int | None = None) -> Tensor:
     """Return some rows as a tensor; sparse ones are made dense, tokens padded with 0."""
-    picked = features[rows]
-    if isinstance(picked, TokenRows):
-        return torch.from_numpy(picked.padded(n_tokens)).to(device)
-    dense = picked.toarray() if sparse.issparse(picked) else picked
+    return as_tensor(features[rows], device, n_tokens)
+
+
+def as_tensor(features: Matrix, device: torch.device, n_tokens: int | None = None) -> Tensor:
+    """Return rows as a tensor; sparse ones are made dense, tokens padded with 0."""
+    if isinstance(features, TokenRows):
+        return torch.from_numpy(features.padded(n_tokens)).to(device)
+    dense = features.toarray() if sparse.issparse(features) else features
     return torch.from_numpy(np.ascontiguousarray(dense)).to(device)
 
 

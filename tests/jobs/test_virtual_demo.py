@@ -14,7 +14,8 @@ from hotvae.data.tables import read_table
 from hotvae.errors import ConfigError, ModelError
 from hotvae.estimators.thresholds import evaluate, tune_thresholds
 from hotvae.explain import Association, Contrast, residual_associations
-from hotvae.jobs.demo import (
+from hotvae.jobs.table_needs import TableNeeds
+from hotvae.jobs.virtual_demo import (
     FRACTIONS,
     HOT_VAE,
     PLAIN_NET,
@@ -28,7 +29,6 @@ from hotvae.jobs.demo import (
     run_demo,
     true_associations,
 )
-from hotvae.jobs.table_needs import TableNeeds
 from hotvae.metrics import log_loss
 
 QUICK = {"max_epochs": 2, "encoder_widths": (16,)}
@@ -114,7 +114,7 @@ def test_demo__results_file__records_what_is_needed_to_repeat_it(demo):
     assert notes["table"] == demo_table(demo)
     assert notes["rows"] == {"train": 90, "validation": 30, "test": 180}
     assert set(notes["versions"]) == {"python", "hotvae", "torch", "numpy", "scikit-learn"}
-    assert notes["command"].startswith("hotvae demo --seed 3")
+    assert notes["command"].startswith("hotvae demo --virtual --seed 3")
     assert notes["settings"]["networks"]["max_epochs"] == 2
     assert notes["settings"][TREES]["n_estimators"] == 8
     assert len(notes["interactions"]) == 12
@@ -128,7 +128,7 @@ def test_demo__report__is_one_small_page_with_the_tables_numbers(demo):
     assert path.stat().st_size < 2_000_000
     assert all(link.startswith("data:image/png;base64,") for link in page.links)
     assert len(page.links) == 4  # the folder's name is none of them
-    assert next_steps(demo.out) in "".join(page.code)
+    assert all(command in "".join(page.code) for _, command in next_steps(demo.out))
     for row in demo_table(demo):
         assert row["model"] in page.cells
         assert f"{row['maF1']:.3f}" in page.cells
@@ -227,7 +227,7 @@ def test_best_cells__truth__does_not_compete_and_small_loss_wins():
 
 
 def test_next_steps__folder_with_a_space__is_quoted():
-    assert "hotvae evaluate 'my demo/model' 'my demo/test_sites.csv'" in next_steps("my demo")
+    assert next_steps("my demo")[0][1] == "hotvae evaluate 'my demo/model' 'my demo/test_sites.csv'"
 
 
 @pytest.mark.slow

@@ -1,0 +1,122 @@
+"""A small network that stands in for a model where the model itself cannot go, such as into a page.
+
+The base of a model (trees, large networks) is too large for a page. What a page needs of it is how its logits *change*
+when a covariate does. A small network learns just that from the model: it is shown rows, and the same rows with
+covariates moved, and what the model says of both. How well it does is measured on moved rows that it was not shown.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from hotvae.errors import DataWarning
+from hotvae.features import Rows
+from hotvae.net.direct import DirectNet
+from hotvae.training.loop import fit_network
+from hotvae.training.prediction import owned_randomness
+from hotvae.training.settings import Training
+
+Floats = NDArray[np.float64]
+
+# Hidden units, rows that are learned from (each with its moved copies), copies, and rows that the error is measured on.
+_WIDTHS = (96, 48)
+_MOST_ROWS, _N_MOVED, _N_TRIED = 2000, 4, 400
+_N_STEPS, _BATCH = 6000, 128
+
+
+@dataclass(frozen=True, eq=False)
+class StandIn:
+    """What was learned, and how well.
+
+    Attributes
+    ----------
+    layers : list of (ndarray of shape (n_out, n_in), ndarray of shape (n_out,))
+        Weights and biases; between layers stands a rectifier.
+    error : float
+        Mean absolute error of a changed probability (the model's own, plus what the stand-in says of the change), on
+        moved rows that it was not shown.
+    size : float
+        Mean absolute change of these probabilities by the model itself: what the error compares with.
+    explained : float
+        Share of the variance of the changes that the stand-in explains.
+    n_tried : int
+        Moved rows that were tried.
+    """
+
+    layers: list[tuple[NDArray[np.float32], NDArray[np.float32]]]
+    error: float
+    size: float
+    explained: float
+    n_tried: int
+
+    def logits(self, gates: NDArray[Any]) -> Floats:
+        """Return the stand-in's own logits of scaled rows."""
+        found = np.asarray(gates, dtype=np.float64)
+        for number, (weight, bias) in enumerate(self.layers):
+            found = found @ weight.T.astype(np.float64) + bias
+            if number < len(self.layers) - 1:
+                found = np.maximum(found, 0.0)
+        return found
+
+
+def learn_stand_in(
+    table: Any,
+    move: Callable[[Any, np.random.Generator], Any],
+    asked: Callable[[Any], tuple[Floats, NDArray[Any]]],
+    seed: int = 0,
+) -> StandIn:
+    """Learn how the logits of a model change when covariates do.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows, as the model takes them.
+    move : callable
+        Takes rows and a source of randomness; returns the rows with covariates moved as a user may move them.
+    asked : callable
+        Takes rows; returns the model's logits and the scaled columns that the stand-in reads.
+    seed : int
+        Decides which rows, how they are moved, and the training.
+
+    Returns
+    -------
+    StandIn
+    """
+    random = np.random.default_rng([seed, 31])
+    chosen = random.permutation(len(table))
+    n_tried = min(_N_TRIED, max(1, len(table) // 5))
+    tried, learned = table.iloc[chosen[:n_tried]], table.iloc[chosen[n_tried:][:_MOST_ROWS]]
+    if not len(learned):  # a handful of rows: learn from all, and say what became of them
+        learned = tried
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # moved rows need not look like training
+        parts = [asked(learned), *(asked(move(learned, random)) for _ in range(_N_MOVED))]
+        before, before_gates = asked(tried)
+        after, after_gates = asked(move(tried, random))
+    logits, gates = (np.concatenate([part[i] for part in parts]).astype(np.float32) for i in (0, 1))
+    soft = (1 / (1 + np.exp(-logits))).astype(np.float32)
+    with owned_randomness(seed, 0):
+        network = DirectNet(gates.shape[1], logits.shape[1], _WIDTHS)
+    epochs = -(-_N_STEPS * _BATCH // len(gates))
+    training = Training(max_epochs=min(epochs, 500), batch_size=_BATCH, learning_rate=4e-3, weight_decay=1e-4)
+    fit_network(network, {"bce": 1.0}, Rows(gates, soft), None, training, seed=seed, title="stand-in")
+    linear = [layer for layer in network.layers if isinstance(layer, nn.Linear)]
+    layers = [(layer.weight.detach().numpy().copy(), layer.bias.detach().numpy().copy()) for layer in linear]
+    found = StandIn(layers, 0.0, 0.0, 0.0, n_tried)
+    told = before + found.logits(after_gates) - found.logits(before_gates)
+    start, truth, guess = (1 / (1 + np.exp(-part)) for part in (before, after, told))
+    spread = float(np.square(truth - start).sum())
+    return StandIn(
+        layers,
+        error=float(np.abs(guess - truth).mean()),
+        size=float(np.abs(truth - start).mean()),
+        explained=1 - float(np.square(guess - truth).sum()) / max(spread, 1e-12),
+        n_tried=n_tried,
+    )
