@@ -172,8 +172,7 @@ def test_pages__smoke_of_every_experiment__every_section_and_picture(smoke_pages
 
 @pytest.fixture
 def no_pictures(monkeypatch):
-    for page in ("pages", "communities"):
-        monkeypatch.setattr(f"paper.{page}.save_figure", lambda figure, path: path)
+    monkeypatch.setattr("paper.communities.save_figure", lambda figure, path: path)
 
 
 @pytest.mark.slow
