@@ -156,7 +156,7 @@ def fit_base(cell: Cell) -> BaseFit:
         forest = RandomForestClassifier(n_trees, min_samples_leaf=_LEAF, n_jobs=1)
         model = _ForestAlone(base=forest, random_state=cell.seed)
     else:
-        found = _model(own, recipe, parts)
+        found = _model(own, recipe)
         assert isinstance(found, HotVAEClassifier)
         model = found
     with warnings.catch_warnings():
@@ -343,7 +343,7 @@ def measure_rival(cell: Cell) -> Measured:
     parts = read_parts(own, recipe)
     if squares:
         parts = with_squares(parts)
-    model = _model(own, recipe, parts)
+    model = _model(own, recipe)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         _, fit_seconds = timed(lambda: _fit(model, parts))

@@ -27,6 +27,7 @@ from hotvae.cli import (
     info,
     models,
     predict,
+    serve,
     train,
     tune,
 )
@@ -69,6 +70,7 @@ app.command("annotate")(annotate.annotate)
 app.command("grid")(grid.grid)
 app.command("map")(map_command.map_)
 app.command("explore")(explore.explore)
+app.command("serve")(serve.serve)
 app.command("info")(info.info)
 app.command("models")(models.models)
 app.command("tune")(tune.tune)

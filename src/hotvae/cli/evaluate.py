@@ -18,10 +18,10 @@ from hotvae.cli.options import (
     Json,
     LabelTable,
     Long,
+    ModelTable,
     Presence,
     Sheet,
     Sites,
-    TableFile,
 )
 from hotvae.cli.printing import print_json, print_measures
 from hotvae.config import MOST_SEED
@@ -37,7 +37,7 @@ def evaluate(
             "(draws × sites × labels).",
         ),
     ],
-    table: TableFile,
+    table: ModelTable,
     label_table: LabelTable = None,
     id_column: IdColumn = None,
     presence: Presence = False,

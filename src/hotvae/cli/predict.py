@@ -17,16 +17,17 @@ from hotvae.cli.options import (
     IdColumn,
     IgnoreUnknown,
     Json,
+    Long,
     ModelFolder,
+    ModelTable,
     Sheet,
-    TableFile,
 )
 from hotvae.cli.printing import print_json
 
 
 def predict(
     model_folder: ModelFolder,
-    table: TableFile,
+    table: ModelTable,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Probabilities: .csv, .tsv or .parquet.")],
     binary: Annotated[
         str | None,
@@ -65,6 +66,7 @@ def predict(
     ] = None,
     ignore_unknown: IgnoreUnknown = False,
     id_column: IdColumn = None,
+    long: Long = None,
     sheet: Sheet = None,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
@@ -95,6 +97,7 @@ def predict(
             given=given,
             ignore_unknown=ignore_unknown,
             id_column=id_column,
+            long=long,
             sheet=sheet,
             encoding=encoding,
             decimal=decimal,

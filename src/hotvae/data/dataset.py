@@ -4,7 +4,7 @@ Rows are counted from 0 in every message.
 """
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
@@ -279,13 +279,15 @@ def single_class_labels(dataset: Dataset) -> dict[str, int | None]:
     }
 
 
-def check_trainable(dataset: Dataset) -> None:
+def check_trainable(dataset: Dataset, single: Mapping[str, int | None] | None = None) -> None:
     """Refuse rows that nothing can be learned from.
 
     Parameters
     ----------
     dataset : Dataset
         The training rows.
+    single : mapping, optional
+        As :func:`single_class_labels` returns it, where the data set is a part of all training rows.
 
     Raises
     ------
@@ -294,7 +296,7 @@ def check_trainable(dataset: Dataset) -> None:
     """
     if dataset.n_samples < 2:
         raise DataError(f"training needs at least 2 rows; got {dataset.n_samples} row. Add rows to the table.")
-    single = single_class_labels(dataset)
+    single = single_class_labels(dataset) if single is None else single
     if single:
         prevalence = ["not observed" if only is None else f"prevalence {only}" for only in single.values()]
         raise DataError(

@@ -84,8 +84,8 @@ def read_frame(
         raise ConfigError(f"sheet must go with a workbook or vector file; got {source.name!r}. Leave it out.")
     if kind == ".zip":
         raise DataError(
-            f"table must not be an archive here; got {source.name!r}. Only hotvae train reads Darwin Core archives; "
-            "unpack it, and name a table in it."
+            f"table must not be an archive here; got {source.name!r}. Darwin Core archives are read as the first "
+            "table of train, predict, evaluate and explain only. Unpack it, and name a table in it."
         )
     with foreign_bytes(source):
         if kind == ".npz":

@@ -33,7 +33,7 @@ from hotvae.checkpoint import load_folder, save_folder
 from hotvae.config import require_choice, require_count, require_seed, require_share
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import MultilabelStratifiedShuffleSplit
-from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, by_face, listed, option
 from hotvae.estimators import decisions
 from hotvae.estimators.given import whole_given
 from hotvae.estimators.law_rows import LawRows
@@ -337,10 +337,13 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         rows = self._law_rows(features)
         if rows is not None:
             return rows.probs_given(given)
-        able = "HotVAEClassifier, JointClassifier, HotVAENetwork, ProbitJSDM, MPVAE or a chain"
+        name = type(self).__name__
+        other = by_face(
+            f", use HotVAEClassifier, or wrap it: JointClassifier(base={name}(...))",
+            ", or train a model without --recipe and --model",
+        )
         raise ConfigError(
-            f"given must go with a model that learns labels from labels; got {type(self).__name__}. Leave it out, or "
-            f"train another: {able}."
+            f"{option('given')} must go with a model that learns labels from labels; got {name}. Leave it out{other}."
         )
 
     def _given_some(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:

@@ -129,6 +129,7 @@ class FeatureScaler(RowTransformer):
         self.landmarks = landmarks
         self.kinds: tuple[FeatureKind, ...] = ()
         self.is_sparse = False
+        self.is_quiet = False  # whether new rows are warned of elsewhere
         # One entry per numeric column, in order.
         self._median: NDArray[np.float64] = np.empty(0)
         self._center: NDArray[np.float64] = np.empty(0)
@@ -247,12 +248,10 @@ class FeatureScaler(RowTransformer):
         surprising = np.flatnonzero((n_missing > 0) & ~self._had_missing)
         if surprising.size:
             names = self._names("numeric")
-            warnings.warn(
+            self._warn(
                 f"columns without missing values in training now have some: "
                 f"{listed(names[i] for i in surprising)} ({int(n_missing[surprising].sum())} values). "
-                "They are taken as the training median.",
-                DataWarning,
-                stacklevel=2,
+                "They are taken as the training median."
             )
         out = np.zeros((len(values), self.n_features_out), dtype=dtype)
         n_numeric, n_indicators = values.shape[1], int(self._had_missing.sum())
@@ -273,6 +272,11 @@ class FeatureScaler(RowTransformer):
         if self._alike is not None:
             out[:, n_own + n_places :] = self._alike.transform(out[:, :n_own])
         return out
+
+    def _warn(self, sentence: str) -> None:
+        """Warn of new rows, unless another scaler of the same columns does so."""
+        if not self.is_quiet:
+            warnings.warn(sentence, DataWarning, stacklevel=4)
 
     def state(self) -> dict[str, Any]:
         """Everything learned, as plain lists, numbers and strings; what parameters led to is stored in their place."""
@@ -471,11 +475,9 @@ class FeatureScaler(RowTransformer):
             unknown = np.flatnonzero(target < 0)
             if unknown.size:
                 new = sorted({found[code] if code >= 0 else "(missing)" for code in codes[unknown]})
-                warnings.warn(
+                self._warn(
                     f"column {name!r} has levels unknown from training: {listed(new)} "
-                    f"(rows {listed(unknown)}). They are taken as none of the known levels.",
-                    DataWarning,
-                    stacklevel=3,
+                    f"(rows {listed(unknown)}). They are taken as none of the known levels."
                 )
             start += len(levels)
 

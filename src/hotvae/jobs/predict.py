@@ -134,6 +134,7 @@ def predict_table(
     given: str | Path | None = None,
     ignore_unknown: bool = False,
     id_column: str | None = None,
+    long: str | None = None,
     sheet: str | None = None,
     encoding: str = "utf-8",
     decimal: str = ".",
@@ -160,7 +161,7 @@ def predict_table(
         Also write the list of labels of each row that is best for an objective, as 0 and 1, to a file beside ``out``.
     given : path, optional
         Table of labels that are known beforehand; see :meth:`TableNeeds.read_given`.
-    ignore_unknown, id_column, sheet, encoding, decimal
+    ignore_unknown, id_column, long, sheet, encoding, decimal
         Options of tables; see :mod:`hotvae.jobs.table_needs`.
     threads : int, optional
         CPU threads; by default as in training.
@@ -205,7 +206,7 @@ def predict_table(
     if lists is not None:
         lists.check(model)
     columns = model.label_names_ if model.target_ == "labels" else model.classes_
-    if given is None and source.suffix.lower() in _PARQUET and target.suffix.lower() in _PARQUET:
+    if given is None and long is None and source.suffix.lower() in _PARQUET and target.suffix.lower() in _PARQUET:
         n_rows = predict_stream(
             model,
             source,
@@ -231,7 +232,10 @@ def predict_table(
         if source.suffix.lower() == ".npz":
             features, ids = needs.read_features(source, id_column=id_column, ignore_unknown=ignore_unknown)
         else:
-            frame = needs.read_rows(source, id_column=id_column, sheet=sheet, encoding=encoding, decimal=decimal)
+            rows, _, id_column = needs.by_site(
+                source, long=long, id_column=id_column, encoding=encoding, decimal=decimal
+            )
+            frame = needs.read_rows(rows, id_column=id_column, sheet=sheet, encoding=encoding, decimal=decimal)
             features, ids = needs.features_of(
                 frame, id_column=id_column, ignore_unknown=ignore_unknown, source=source.name
             )

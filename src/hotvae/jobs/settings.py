@@ -62,6 +62,10 @@ class TrainSettings:
         Named set of the catalogue, instead of a table.
     fold : int
         Which of the published splits of that set, from 0.
+    stream : bool
+        Read a Parquet table a piece at a time, not as a whole.
+    sample : int or None
+        Of such a table, about how many rows decide everything but the weights of networks; None takes what fits.
     resume, force, quiet, json : bool
         How to run, whether another model may be replaced, and what to print.
     parameters : dict
@@ -93,6 +97,8 @@ class TrainSettings:
     recipe: str = "auto"
     data: str | None = None
     fold: int = 0
+    stream: bool = False
+    sample: int | None = None
     resume: bool = True
     force: bool = False
     quiet: bool = False
@@ -416,7 +422,9 @@ def _option(name: str, value: Any, where: str) -> Any:
         return ",".join(items) if name == "coordinates" else tuple(items)
     default = {entry.name: entry.default for entry in fields(TrainSettings)}[name]
     rule = _FLAG if isinstance(default, bool) else _TEXT
-    rule = {"block_size": _NUMBER, "max_distance": _NUMBER, "neighbours": _COUNT, "fold": _COUNT}.get(name, rule)
+    rule = {"block_size": _NUMBER, "max_distance": _NUMBER, "neighbours": _COUNT, "fold": _COUNT, "sample": _COUNT}.get(
+        name, rule
+    )
     _check(name, value, rule, where)
     if name in _CHOICES and value not in _CHOICES[name]:
         close = get_close_matches(value, _CHOICES[name], n=1)
