@@ -41,7 +41,7 @@ from hotvae.estimators.thresholds import apply_thresholds, tune_thresholds
 from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
 from hotvae.features.columns import ColumnPlan
 from hotvae.features.rows import take
-from hotvae.metrics import find_metric, macro_f1
+from hotvae.metrics import METRICS, find_metric, macro_f1
 
 STORABLE: dict[str, Any] = {kind.__name__: kind for kind in (*TRANSFORMERS.values(), ColumnPlan)}
 """Transformers that a model file can hold, by the names of their classes."""
@@ -760,15 +760,33 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             model.features_ = STORABLE[config["features"]["kind"]].from_state(config["features"])
             model.thresholds_ = config["thresholds"]
             model.extra_ = config["extra"]
+            model._check_description()
             model._restore(config, tensors)
         except ModelError:
             raise
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except Exception as error:  # of a description that someone else wrote it may be anything
             raise ModelError(
                 f"model folder must describe a {cls.__name__}; got {type(error).__name__}: {error} ({Path(path)}). "
                 "Its files do not fit together: restore them from a copy, or train again."
             ) from error
         return model
+
+    def _check_description(self) -> None:
+        """Refuse what a folder says of a model if its parts contradict each other; ValueError or TypeError says why."""
+        n_features, names = self.n_features_in_, getattr(self, "feature_names_in_", None)
+        if not isinstance(n_features, int) or (names is not None and names.shape != (n_features,)):
+            raise ValueError(f"n_features_in must be the number of columns, not {n_features!r}")
+        if not self.features_.is_column and len(self.features_.feature_names_in) != n_features:
+            raise ValueError(f"n_features_in must be that of the transformer, not {n_features!r}")
+        if not all(isinstance(name, str) for name in (*self.label_names_, *(() if names is None else names))):
+            raise TypeError("names must be texts")
+        if self.target_ not in ("labels", "classes"):
+            raise ValueError(f"target must be labels or classes, not {self.target_!r}")
+        for metric, cut in self.thresholds_.items():
+            if metric not in METRICS or not 0 <= float(cut) <= 1:
+                raise ValueError(f"thresholds must be shares by measure, not {metric!r}: {cut!r}")
+        if not isinstance(self.extra_, dict):
+            raise TypeError("extra must hold names and values")
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""

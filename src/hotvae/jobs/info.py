@@ -47,8 +47,8 @@ def describe_loaded(
         "model": name,
         "kind": stored["kind"],
         "format_version": stored["format_version"],
-        "hotvae_version": stored["hotvae_version"],
-        "torch_version": stored["torch_version"],
+        "hotvae_version": stored.get("hotvae_version", "unknown"),
+        "torch_version": stored.get("torch_version", "unknown"),
         "n_parameters": sum(
             weights.numel()
             for name, weights in tensors.items()
