@@ -10,7 +10,7 @@ TORCH ?= cpu
 UV := WHEELS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}"; \
 	if [ -n "$$WHEELS" ]; then export UV_FIND_LINKS="$$WHEELS"; else export UV_TORCH_BACKEND=$(TORCH); fi; $(BIN)/uv
 
-.PHONY: demo docs wheel test-lowest test quick check lint types layers examples bench-maps reproduce clean
+.PHONY: demo docs wheel test-lowest test quick check lint types layers examples soak bench-maps reproduce clean
 
 demo: .venv/.installed
 	$(BIN)/hotvae demo --threads 2
@@ -87,3 +87,7 @@ endef
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis hotvae-demo site dist
+
+# New attacks for half an hour; those that go wrong are printed (docs/reliability.md).
+soak: .venv/.installed-test
+	$(BIN)/python -m paper.reliability --minutes 30

@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+# Search from disk wants workers, which browsers refuse there; the theme would fetch a stand-in, we bring our own.
+_WORKER = re.compile(r"https://[^\"\s]+/iframe-worker/shim")
 # From the root a page of docs/ is docs/page.md; on the site it stands beside the others.
 _INTO_DOCS = re.compile(r"\]\(docs/")
 
@@ -45,3 +48,13 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     for page, source in OUTSIDE.items():
         markdown = markdown.replace(f"](../{source}", f"]({page}")
     return re.sub(r"\[([^\]]+)\]\(\.\./(?:examples|src|paper)[^)]*\)", r"`\1`", markdown)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Load nothing from a network."""
+    return _WORKER.sub(get_relative_url("worker.js", page.url), output)
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """Do the same for pages without a source."""
+    return _WORKER.sub("worker.js", output_content)
