@@ -4,8 +4,8 @@
     python docs/notebooks.py lists        some, by name
     python docs/notebooks.py --check ...  only see whether they run; nothing is written
 
-The blocks of from_r.md are run by R where it is installed with reticulate. Each page runs in an empty folder of its own.
-Times and versions are not stored, so that the same outputs give the same file.
+The blocks of from_r.md are run by R where it is installed with reticulate. Each page runs in an empty folder. Times
+and versions are not stored, so that the same outputs give the same file.
 """
 
 import argparse

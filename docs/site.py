@@ -8,9 +8,10 @@ from mkdocs.structure.files import File
 from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md", "security.md": "SECURITY.md"}
 # Search from disk wants workers, which browsers refuse there; the theme would fetch a stand-in, we bring our own.
 _WORKER = re.compile(r"https://[^\"\s]+/iframe-worker/shim")
+_SOURCE = re.compile(r'href="((?!\w+:)[^"#]+)\.(?:md|ipynb)(#[^"]*)?"')
 # From the root a page of docs/ is docs/page.md; on the site it stands beside the others.
 _INTO_DOCS = re.compile(r"\]\(docs/")
 
@@ -51,8 +52,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """Load nothing from a network."""
-    return _WORKER.sub(get_relative_url("worker.js", page.url), output)
+    """Load nothing from a network; links of notebooks, which are left as they are written, lead to pages."""
+    return _WORKER.sub(get_relative_url("worker.js", page.url), _SOURCE.sub(r'href="\1.html\2"', output))
 
 
 def on_post_template(output_content: str, **_: Any) -> str:
