@@ -201,8 +201,8 @@ def fit_fingerprint(cell: Cell, settings: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> one = Cell("tables", "hotvae preset", "hotvae_network", "yeast")
-    >>> two = Cell("ablation", "full", "hotvae_network", "yeast")
+    >>> one = Cell("tables", "alone", "hotvae_network", "yeast")
+    >>> two = Cell("communities", "network", "hotvae_network", "yeast")
     >>> fit_fingerprint(one, {}) == fit_fingerprint(two, {})
     True
     """

@@ -155,6 +155,20 @@ def option(name: str, value: Any = None, sentence: str = "{}") -> str:
     return sentence.format(spelled)
 
 
+def by_face(python: str, command_line: str = "", service: str = "") -> str:
+    """Return the words for the users of the face that was used.
+
+    Examples
+    --------
+    >>> by_face("Pass one.", "Type one.")
+    'Pass one.'
+    >>> with speaking("command line"):
+    ...     by_face("Pass one.", "Type one.")
+    'Type one.'
+    """
+    return {"command line": command_line, "service": service}.get(str(_face.get()), python)
+
+
 def shown(value: object) -> str:
     """Return a value as a message shows it: as Python writes it, cut where it is long.
 

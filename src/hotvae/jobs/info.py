@@ -5,9 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
+from hotvae.baselines.neighbours import NEIGHBOURS
 from hotvae.checkpoint import load_folder
 from hotvae.estimators.base import LabelClassifier
-from hotvae.estimators.network import NEIGHBOURS
 from hotvae.estimators.registry import model_of_folder
 from hotvae.jobs.table_needs import TableNeeds, model_card
 
@@ -47,8 +47,8 @@ def describe_loaded(
         "model": name,
         "kind": stored["kind"],
         "format_version": stored["format_version"],
-        "hotvae_version": stored["hotvae_version"],
-        "torch_version": stored["torch_version"],
+        "hotvae_version": stored.get("hotvae_version", "unknown"),
+        "torch_version": stored.get("torch_version", "unknown"),
         "n_parameters": sum(
             weights.numel()
             for name, weights in tensors.items()

@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from hotvae import load_model
+from hotvae.baselines.neighbours import LatentNeighbours
 from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.checkpoint import seal
 from hotvae.cli import app
 from hotvae.errors import ConfigError, ModelError
-from hotvae.estimators.latent_neighbours import LatentNeighbours
 from hotvae.estimators.registry import find_classifier
 from hotvae.metrics import log_loss
-from hotvae.training.prediction import predict_network
 
-NETWORKS = ("hotvae_network", "plain", "mpvae", "c2ae", "lamp", "seq2seq")
-FEW = {"dim": 8, "encoder_widths": (16,), "covariance_epochs": 1, "given_epochs": 1, "random_state": 0}
+NETWORKS = ("plain", "mpvae", "c2ae", "lamp", "seq2seq")
+FEW = {"dim": 8, "encoder_widths": (16,), "covariance_epochs": 1, "random_state": 0}
 
 
 def small(name, **settings):
@@ -120,7 +119,7 @@ def test_network__no_validation_rows__remembers_nobody():
 
 
 def test_network__many_rows__are_remembered_in_part(monkeypatch):
-    monkeypatch.setattr("hotvae.estimators.latent_neighbours._MOST_REMEMBERED", 40)
+    monkeypatch.setattr("hotvae.baselines.neighbours._MOST_REMEMBERED", 40)
     model = small("plain", max_epochs=2, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
     assert len(model.neighbours_.places) == 40
 
@@ -135,41 +134,20 @@ def test_network__wrong_number__names_it(wrong):
 
 @pytest.fixture(scope="module")
 def remembering():
-    model = small("hotvae_network", max_epochs=4, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
+    model = small("mpvae", max_epochs=4, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
     assert model.neighbours_ is not None
     return model
 
 
-def test_hotvae__row_alone_or_among_others__has_the_same_bits(remembering):
+def test_network__row_alone_or_among_others__has_the_same_bits(remembering):
     features = heaps(300, 3)[0]
     probs = remembering.predict_proba(features)
     np.testing.assert_array_equal(probs[17:18], remembering.predict_proba(features[17:18]))
     np.testing.assert_array_equal(probs[::-1], remembering.predict_proba(features[::-1]))
 
 
-def test_hotvae__given_labels__move_the_odds_as_they_move_the_networks(remembering):
-    features, labels = heaps(50, 3)
-    given = np.where(np.arange(4) == 1, labels, np.nan)
-    network = remembering.network_
-    scaled = remembering.features_.transform(features)
-    moved = predict_network(network.predict_given, scaled, given.astype(np.float32))
-    alone = predict_network(network.predict, scaled)
-    target = [0, 2, 3]
-    odds = [p[:, target] / (1 - p[:, target]) for p in (remembering.predict_proba(features), moved, alone)]
-    wanted = odds[0] * odds[1] / odds[2]
-    found = remembering.predict_proba(features, given=given)
-    np.testing.assert_allclose(found[:, target], wanted / (1 + wanted), rtol=1e-3)
-    assert np.abs(found[:, target] - remembering.predict_proba(features)[:, target]).max() > 0.01
-    np.testing.assert_array_equal(found[:, 1], labels[:, 1])
-    nothing = np.full_like(given, np.nan)
-    np.testing.assert_array_equal(
-        remembering.predict_proba(features, given=nothing), remembering.predict_proba(features)
-    )
-
-
-@pytest.mark.parametrize("name", ["hotvae_network", "mpvae"])
-def test_sample__with_neighbours__has_the_mixed_probabilities(name):
-    model = small(name, max_epochs=4, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
+def test_sample__with_neighbours__has_the_mixed_probabilities():
+    model = small("mpvae", max_epochs=4, latent_neighbours=5).fit(*heaps(300, 2), validation=heaps(100, 4))
     assert model.neighbours_ is not None
     features = heaps(20, 3)[0]
     drawn = model.sample(features, 4000, random_state=0).mean(axis=0)
@@ -194,7 +172,6 @@ def test_info__with_neighbours__says_what_the_file_holds(remembering, tmp_path):
     found = json.loads(CliRunner().invoke(app, ["info", str(tmp_path / "model"), "--json"]).stdout)
     assert found["neighbours"]["n_rows"] == 300
     weights = [value for name, value in remembering.network_.state_dict().items() if value.is_floating_point()]
-    weights.append(remembering.communities_.head.factors)
     assert found["n_parameters"] == sum(value.numel() for value in weights)
 
 
@@ -211,6 +188,6 @@ def test_load__neighbours_noted_but_not_there__is_refused(remembering, tmp_path)
 def test_fit__texts__have_neighbours_too():
     texts = ["wet meadow", "dry rock", "wet bog", "dry slope"] * 20
     labels = np.array([[1, 0], [0, 1], [1, 0], [0, 1]] * 20)
-    model = small("hotvae_network", encoder="text", latent_neighbours=3, max_epochs=1).fit(texts, labels)
+    model = small("plain", encoder="text", latent_neighbours=3, max_epochs=1).fit(texts, labels)
     assert model.neighbours_ is not None
     assert log_loss(labels, model.predict_proba(texts)) < 0.6

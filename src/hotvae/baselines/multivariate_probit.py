@@ -426,10 +426,3 @@ class CovarianceNet(nn.Module):
         """Probability of each label given those that stand behind the scores."""
         scores, labels = rows.chunk(2, dim=-1)
         return self.head.conditional(scores, labels, self.noise)
-
-
-def set_bias(module: nn.Module, values: Float[Tensor, " label"]) -> None:
-    """Start the last linear map of a network at the given outputs."""
-    last = [part for part in module.modules() if isinstance(part, nn.Linear)][-1]
-    with torch.no_grad():
-        last.bias.copy_(values)

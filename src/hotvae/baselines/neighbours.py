@@ -4,7 +4,8 @@ A network squeezes its training rows into weights and forgets them; nearest neig
 but distance. In the latent space, where rows of like labels lie close, they complete each other (ADR 0017).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from hotvae.config import require_count
+from hotvae.estimators.network import NetworkClassifier
 from hotvae.features import Rows
 from hotvae.metrics import log_loss
-from hotvae.training.prediction import predict_network
+from hotvae.training.prediction import predict_network, torch_threads
 from hotvae.types import Pooled, Probs
+
+NEIGHBOURS = "neighbours."
+"""How names of tensors in a file begin that are remembered training rows."""
 
 # Stored for a label that was not observed; 0 and 1 are stored as they are.
 _NOT_OBSERVED = 2
@@ -158,6 +164,65 @@ class LatentNeighbours:
                 best = min(best, (loss, share, neighbours.temperature))
         _, neighbours.share, neighbours.temperature = best
         return neighbours if neighbours.share else None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RememberingNetwork(NetworkClassifier):
+    """A network that may remember training rows.
+
+    Parameters
+    ----------
+    latent_neighbours : int
+        Training rows nearest in the latent space whose labels are mixed into a prediction, by a share that validation
+        rows choose, none where they are of no use. The model then holds latent places and labels of training rows; 0
+        for none.
+    """
+
+    latent_neighbours: int = 0
+
+    def check_parameters(self) -> None:
+        """Find a parameter that is not allowed before any data are read."""
+        super().check_parameters()
+        require_count("latent_neighbours", self.latent_neighbours, least=0)
+
+    def _learn(self, train: Rows, validation: Rows | None, seed: int) -> None:
+        self.neighbours_: LatentNeighbours | None = None
+        super()._learn(train, validation, seed)
+
+    def _steps(self) -> list[Callable[[Rows, Rows, int], None]]:
+        return [*super()._steps(), self._learn_neighbours]
+
+    def _learn_neighbours(self, train: Rows, validation: Rows, seed: int) -> None:
+        """Remember training rows, as far as validation rows are predicted better by it."""
+        if self.latent_neighbours:
+            with torch_threads(self._training().n_threads):
+                probs, k = self._probs(validation), self.latent_neighbours
+                self.neighbours_ = LatentNeighbours.learn(k, train, validation, probs, self._placed, seed)
+
+    def _identity(self) -> dict[str, str]:
+        return {name: value for name, value in super()._identity().items() if name != "latent_neighbours"}
+
+    def _probs(self, rows: Rows) -> NDArray[np.floating[Any]]:
+        probs = super()._probs(rows)
+        if self.neighbours_ is None or len(rows) == 0:
+            return probs
+        with torch_threads(self._training().n_threads):
+            return predict_network(self.neighbours_.mix, probs, self._placed(rows))
+
+    def _learned(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        notes, tensors = super()._learned()
+        kept = self.neighbours_
+        if kept is not None:
+            notes["neighbours"] = {name: getattr(kept, name) for name in ("n_neighbours", "share", "temperature")}
+            tensors |= {NEIGHBOURS + name: tensor for name, tensor in kept.tensors().items()}
+        return notes, tensors
+
+    def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        super()._restore(config, {name: tensors[name] for name in tensors if not name.startswith(NEIGHBOURS)})
+        self.neighbours_ = None
+        if "neighbours" in config:
+            places, labels = (tensors[NEIGHBOURS + name] for name in ("places", "labels"))
+            self.neighbours_ = LatentNeighbours.from_tensors(places, labels, **config["neighbours"])
 
 
 def _weighted_sum(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal, norm
 from torch import nn
 
-from hotvae.net.probit import (
+from hotvae.baselines.multivariate_probit import (
     CovarianceNet,
     ProbitHead,
     conditional_probs,
@@ -21,9 +21,9 @@ from hotvae.net.probit import (
     marginal_probs,
     posterior,
     probit_nll,
-    set_bias,
     spread,
 )
+from hotvae.net.perceptron import set_bias
 from tests.net.loops import close, normal
 
 NAN = math.nan
@@ -144,7 +144,7 @@ def test_probit_nll__blocks_of_any_size__same_answer_and_gradient(monkeypatch):
     labels = (normal(7, 4) > 0).double()
 
     def both(block):
-        monkeypatch.setattr("hotvae.net.probit._BLOCK", block)
+        monkeypatch.setattr("hotvae.baselines.multivariate_probit._BLOCK", block)
         inputs = mean.clone().requires_grad_(), factors.clone().requires_grad_()
         nll = probit_nll(*inputs, labels, noise)
         return [nll, *torch.autograd.grad((nll * torch.arange(7.0)).sum(), inputs)]
