@@ -168,7 +168,7 @@ def test_page__tables__are_those_of_the_results():
     page = recipe_page.PAGE.read_text(encoding="utf-8")
     store = Store(RESULTS)
     text = recipe_page.rendered_tables(
-        store, recipe_page.experiment_of(recipe_page.all_sets()), recipe_page.read_comparisons(store)
+        store, recipe_page.experiment_of(recipe_page.all_sets()), recipe_page.COMPARISONS.read(store)
     )
     assert recipe_page.replace_marked(page, "recipe", f"\n{text}\n") == page
 
