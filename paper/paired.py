@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotvae.checkpoint import write_text
+from hotvae.files import write_text
 from paper.experiments import EXPERIMENTS, Experiment, Variant
 from paper.store import DONE, Store
 

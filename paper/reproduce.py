@@ -31,9 +31,10 @@ from typing import Any
 
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
-from hotvae.checkpoint import json_ready, write_text
+from hotvae.checkpoint import json_ready
 from hotvae.config import RECIPES
 from hotvae.errors import ConfigError, DataWarning, listed
+from hotvae.files import write_text
 from hotvae.jobs.durations import duration_words, parse_duration
 from hotvae.training.progress import Clock, OutOfTimeError, watched
 from paper import DOCS, RESULTS

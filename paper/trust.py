@@ -29,12 +29,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from hotvae import HotVAEClassifier
-from hotvae.checkpoint import write_text
 from hotvae.data.catalog import load
 from hotvae.data.splits import SpatialBlockKFold, spatial_blocks
 from hotvae.errors import DataWarning
 from hotvae.estimators.recipe import Effort
 from hotvae.estimators.trust import ABSENT, CANNOT_TELL, PRESENT
+from hotvae.files import write_text
 from hotvae.report.plots import COLOURS
 from paper import DOCS, RESULTS
 from paper.runner import provenance

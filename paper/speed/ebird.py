@@ -26,7 +26,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from hotvae.checkpoint import write_text
+from hotvae.files import write_text
 from hotvae.geo.ebird import BEST_PRACTICE, Filters, prepare
 from hotvae.geo.ebird_example import write_example
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hotvae.checkpoint import write_text
+from hotvae.files import write_text
 from paper import DOCS, RESULTS
 from paper.cells import timed
 from paper.summaries import markdown_table, replace_marked

@@ -29,7 +29,7 @@ import pandas as pd
 import torch
 
 from hotvae import HotVAEClassifier, load_model
-from hotvae.checkpoint import write_text
+from hotvae.files import write_text
 from hotvae.jobs.predict import STREAM_ROWS, predict_stream
 from paper import DOCS, RESULTS
 from paper.runner import provenance

@@ -1,4 +1,4 @@
-"""Files that survive: text and tensors in atomic files, and models as folders.
+"""Models as folders, and tensors in one file.
 
 A model is a folder of ``config.json``, ``weights.safetensors`` and ``manifest.json``, which has a digest of the other
 two. None can run code when it is read: nothing is ever unpickled. A folder is written beside its place and put there in
@@ -13,11 +13,8 @@ import hashlib
 import json
 import math
 import os
-import secrets
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +25,8 @@ from safetensors.torch import load as tensors_of_bytes
 from safetensors.torch import save as bytes_of_tensors
 from torch import Tensor
 
-from hotvae.errors import ConfigError, ModelError, listed
+from hotvae.errors import ModelError, listed
+from hotvae.files import locked, place_beside, unwritable, whole_file, write_text
 
 FORMAT = "hotvae-model"
 FORMAT_VERSION = 3
@@ -38,90 +36,6 @@ MANIFEST_FILE = "manifest.json"
 
 # A folder that is replaced while it is read is read again, at most so often.
 _READS = 20
-
-
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file, whole or not at all.
-
-    Parameters
-    ----------
-    path : path
-        The file; its folder is made if needed, an older file is replaced.
-    text : str
-        What to write, in UTF-8.
-
-    Raises
-    ------
-    ConfigError
-        A place that cannot be written to.
-    """
-    target = Path(path)
-    partial: Path | None = None
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-        partial = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.chmod(0o644)
-        os.replace(partial, target)
-    except OSError as error:
-        raise _unwritable(target, error) from error
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Keep other runs from writing to a file until this one is done; the system lets go when a run is killed.
-
-    Parameters
-    ----------
-    path : path
-        The file that is going to be written; the lock is a hidden file beside it.
-
-    Raises
-    ------
-    ConfigError
-        When another run is at it.
-    """
-    target = Path(os.path.realpath(path))
-    lock = target.with_name(f".{target.name}.lock")
-    while True:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            _lock_file(handle)
-        except OSError as error:
-            os.close(handle)
-            raise ConfigError(
-                f"output must be written by one run at a time; got {str(path)!r}, which another run is writing. "
-                "Wait for it, or choose another file."
-            ) from error
-        if lock.exists() and os.path.samestat(os.fstat(handle), lock.stat()):
-            break
-        os.close(handle)  # whoever had it has removed it meanwhile
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # an open file cannot be removed on Windows
-            lock.unlink(missing_ok=True)
-        os.close(handle)
-
-
-def _lock_file(handle: int) -> None:
-    """Lock an open file or raise an OSError at once."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        windows: Any = msvcrt
-        windows.locking(handle, windows.LK_NBLCK, 1)
-    else:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def json_ready(value: Any) -> Any:
@@ -157,26 +71,14 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], m
     metadata : JSON-able
         Stored beside the tensors.
     """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     # safetensors refuses tensors that share memory or are not contiguous.
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(metadata)
     # One entry: safetensors writes several in an order that differs from run to run.
     sealed = {"sha256": _digest_of_tensors(owned, text), "notes": json.loads(text)}
     content = bytes_of_tensors(owned, metadata={"json": json.dumps(sealed)})
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise _unwritable(path, error) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with whole_file(path) as partial:
+        partial.write_bytes(content)
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], Any]:
@@ -240,13 +142,6 @@ def _unreadable(path: str | os.PathLike[str], reason: object) -> ModelError:
     )
 
 
-def _unwritable(path: str | os.PathLike[str], error: OSError) -> ConfigError:
-    return ConfigError(
-        f"path must be a place one can write to; got {os.fspath(path)!r} ({error.strerror or error}). "
-        "Make room there, or choose another folder."
-    )
-
-
 def save_folder(path: str | os.PathLike[str], config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """Write a model folder, replacing an older model of ours but nothing else.
 
@@ -275,21 +170,21 @@ def save_folder(path: str | os.PathLike[str], config: Mapping[str, Any], tensors
     """
     path = real_folder(path)
     check_replaceable(path)
-    temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-        write_tensors(temporary / WEIGHTS_FILE, tensors, None)
-        header = {"format": FORMAT, "format_version": FORMAT_VERSION}
-        write_text(temporary / CONFIG_FILE, json.dumps({**header, **config}, indent=1, ensure_ascii=False) + "\n")
-        seal(temporary)
-        temporary.chmod(0o755)
-        _put_in_place(temporary, path)
+        with locked(path, wait=True):
+            new = place_beside(path)
+            try:
+                new.mkdir()
+                write_tensors(new / WEIGHTS_FILE, tensors, None)
+                header = {"format": FORMAT, "format_version": FORMAT_VERSION}
+                write_text(new / CONFIG_FILE, json.dumps({**header, **config}, indent=1, ensure_ascii=False) + "\n")
+                seal(new)
+                _put_in_place(new, path)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
-        raise _unwritable(path, error) from error
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+        raise unwritable(path, error) from error
 
 
 def seal(folder: str | os.PathLike[str]) -> None:
@@ -355,7 +250,11 @@ def check_replaceable(path: str | os.PathLike[str]) -> None:
     if not path.exists():
         return
     found = [path.name] if path.is_file() else sorted(entry.name for entry in path.iterdir())
-    if found and not (path.is_dir() and set(found) <= {CONFIG_FILE, WEIGHTS_FILE, MANIFEST_FILE} and _is_ours(path)):
+    if found and not (
+        path.is_dir()
+        and set(found) <= {CONFIG_FILE, WEIGHTS_FILE, MANIFEST_FILE}
+        and read_config(path).get("format") == FORMAT
+    ):
         raise ModelError(
             f"model folder must be new, empty or a hotvae model; got {path} with {listed(found)}. Choose another path."
         )
@@ -427,6 +326,14 @@ def _read_folder(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return config, _tensors_and_notes(weights, path / WEIGHTS_FILE)[0]
 
 
+def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read what a model folder says of its model, whatever its weights are; empty where it cannot be read."""
+    try:
+        return _parsed(_read(Path(path) / CONFIG_FILE) or b"", Path(path) / CONFIG_FILE)
+    except (ModelError, OSError):
+        return {}
+
+
 def _check_format(config: Mapping[str, Any], path: Path) -> None:
     if config.get("format") != FORMAT:
         raise ModelError(
@@ -447,14 +354,6 @@ def _check_format(config: Mapping[str, Any], path: Path) -> None:
             f"wrote before every file had a checksum ({path / CONFIG_FILE}). Train it anew: "
             f"{command or 'hotvae train TABLE --out MODEL, as before'}"
         )
-
-
-def _is_ours(folder: Path) -> bool:
-    try:
-        content = _read(folder / CONFIG_FILE)
-        return content is not None and bool(_parsed(content, folder / CONFIG_FILE).get("format") == FORMAT)
-    except (ModelError, OSError):
-        return False
 
 
 def _read(path: Path) -> bytes | None:

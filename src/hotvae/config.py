@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from types import ModuleType
 from typing import Any, Literal, get_args
 
-from hotvae.errors import ConfigError, listed
+from hotvae.errors import ConfigError, listed, shown
 
 LabelEncoderKind = Literal["mlp", "tokens"]
 Edges = Literal["none", "shared", "signed"]
@@ -43,6 +43,25 @@ def require_count(name: str, value: Any, least: int = 1, most: int | None = None
     _require(name, value, whole, f"be a whole number of at least {least}")
     _require(name, value, most is None or int(value) <= most, f"be a whole number of at most {most}")
     return int(value)
+
+
+MOST_SEED = 2**32 - 1
+"""The largest seed that all generators of random numbers take."""
+
+
+def require_seed(name: str, value: Any) -> None:
+    """Refuse a whole number that is no seed; None and generators are left to scikit-learn.
+
+    Examples
+    --------
+    >>> require_seed("random_state", 2**40)  # doctest: +NORMALIZE_WHITESPACE
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: random_state must be a whole number from 0 to 4294967295; got 1099511627776. Choose an
+    allowed value.
+    """
+    is_seed = not isinstance(value, Integral) or 0 <= int(value) <= MOST_SEED
+    _require(name, value, is_seed, f"be a whole number from 0 to {MOST_SEED}")
 
 
 def require_number(name: str, value: Any, least: float = 0.0, above: bool = False) -> float:
@@ -105,17 +124,19 @@ def require_module(name: str, purpose: str, extra: str) -> ModuleType:
 
     Examples
     --------
-    >>> require_module("no_such", "read minds", "minds")
+    >>> require_module("no_such", "read minds", "minds")  # doctest: +NORMALIZE_WHITESPACE
     Traceback (most recent call last):
     ...
-    hotvae.errors.ConfigError: no_such must be installed to read minds; got none. Try pip install 'hotvae[minds]'.
+    hotvae.errors.ConfigError: no_such must be installed to read minds; got none. Try pip install no_such (it is in the
+    extra 'minds' of hotvae).
     """
     try:
         return import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
         raise ConfigError(
-            f"{package} must be installed to {purpose}; got none. Try pip install 'hotvae[{extra}]'."
+            f"{package} must be installed to {purpose}; got none. Try pip install {package} (it is in the extra "
+            f"{extra!r} of hotvae)."
         ) from error
 
 
@@ -125,7 +146,7 @@ def _is_number(value: Any) -> bool:
 
 def _require(name: str, value: Any, holds: bool, rule: str) -> None:
     if not holds:
-        raise ConfigError(f"{name} must {rule}; got {value!r}. Choose an allowed value.")
+        raise ConfigError(f"{name} must {rule}; got {shown(value)}. Choose an allowed value.")
 
 
 # --- the network -----------------------------------------------------------------------------------------
@@ -156,17 +177,11 @@ class NetConfig:
     label_encoder : {"mlp", "tokens"}
         How the label branch reads labels: all at once into one Gaussian, or each positive label as a token of its
         own (K Gaussians; paper note P9).
-    conditional : bool
-        Train the label branch with random parts of the labels, so that the model predicts the others given any part;
-        ``False`` gives the paper's label branch, which is given all labels.
     direct_path : bool
         Add a linear read-out of the latent to every logit, so that messages refine a first guess.
         Not in the paper; ``False`` gives the paper's decoder.
     initial_log_variance : float
         Bias of the log-variance heads when training starts.
-    checkpointing : bool
-        Forget the states of labels after the forward pass and compute them again for the backward pass: a third more
-        time, a fraction of the memory.
 
     Examples
     --------
@@ -184,10 +199,8 @@ class NetConfig:
     decoder_dropout: float = 0.1
     encoder_layers: int = 2
     label_encoder: LabelEncoderKind = "mlp"
-    conditional: bool = True
     direct_path: bool = True
     initial_log_variance: float = -4.0
-    checkpointing: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("dim", 1), ("n_layers", 1), ("n_heads", 0), ("encoder_layers", 0), ("latent_dim", 0)):
@@ -196,8 +209,7 @@ class NetConfig:
             object.__setattr__(self, name, require_widths(name, getattr(self, name)))
         for name in ("encoder_dropout", "decoder_dropout"):
             require_share(name, getattr(self, name))
-        for name in ("conditional", "direct_path", "checkpointing"):
-            require_flag(name, getattr(self, name))
+        require_flag("direct_path", self.direct_path)
         require_choice("label_encoder", self.label_encoder, get_args(LabelEncoderKind))
         require_number("initial_log_variance", self.initial_log_variance, least=-12.0)
         if self.n_heads == 0:
@@ -333,14 +345,8 @@ RECIPES: dict[str, dict[str, Any]] = {
         # Rows: how numbers are scaled is not printed.
         "scaling": "standard",
         # Nothing else: what is ours is off.
-        "conditional": False,
-        "given_epochs": 0,
-        "covariance_epochs": 0,
-        "rank": None,
         "direct_path": False,
-        "direct_epochs": 0,
         "base": None,
-        "latent_neighbours": 0,
         "landmarks": 0,
         "spatial_units": 0,
         "clamp": False,
@@ -354,11 +360,11 @@ RECIPES: dict[str, dict[str, Any]] = {
 """Settings of the network by recipe: ours, the defaults; and the paper's, whole, so that no default of ours is in it.
 
 ``"paper"`` is the model as printed: encoders, decoder, the four terms of the loss, Adam, up to 200 epochs, the epoch
-with the best macro F1 on validation rows. Nothing else: no path around the decoder, no landmarks, places, neighbours or
-base, no average of weights, warm-up, decay or clipping, no given labels, no common causes. Where the supplement has a
-grid, the recipe has one point of it: step size, lambda_1, lambda_2, beta, *d*, layers, dropout, graph
-(``paper/reproduce.py`` searches it). What is not printed, and what is taken in its place, is in docs/paper_notes.md.
-What a row is (``encoder``) belongs to the data, and is not part of a recipe."""
+with the best macro F1 on validation rows. Nothing else: no path around the decoder, no landmarks, places or base, no
+average of weights, warm-up, decay or clipping. Where the supplement has a grid, the recipe has one point of it: step
+size, lambda_1, lambda_2, beta, *d*, layers, dropout, graph (``paper/reproduce.py`` searches it). What is not printed,
+and what is taken in its place, is in docs/paper_notes.md. What a row is (``encoder``) belongs to the data, and is not
+part of a recipe."""
 
 
 def find_recipe(name: str) -> dict[str, Any]:

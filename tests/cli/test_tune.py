@@ -127,7 +127,7 @@ def test_tune__mistakes__one_line_and_code_2(words, message, folder, tmp_path, f
 def test_options__of_rows__are_those_of_training():
     """What is said of a table to one command can be said to the other."""
     of_training, of_search = (set(inspect.signature(command).parameters) for command in (train, tune))
-    own = {"recipe", "effort", "epochs", "dim", "layers", "device", "threads", "resume", "as_json"}
+    own = {"recipe", "effort", "epochs", "dim", "layers", "device", "threads", "resume", "force", "as_json"}
     assert of_training - own <= of_search
     assert own < of_training
 

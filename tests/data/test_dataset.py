@@ -212,7 +212,7 @@ def test_check_trainable__single_class_labels__named_with_prevalence_and_remedy(
     assert single_class_labels(data) == {"owl": 0, "wren": 1}
     with pytest.raises(
         DataError,
-        match=r"1 class in 'owl', 'wren' \(prevalence 0, prevalence 1\)\. Drop them: dataset.drop_labels",
+        match=r"1 class in 'owl', 'wren' \(prevalence 0, prevalence 1\)\. Drop them: drop_single_class=True",
     ):
         check_trainable(data)
     check_trainable(data.drop_labels(["owl", "wren"]))
@@ -248,8 +248,8 @@ def test_feature_kinds__every_supported_type__is_told_apart():
             pd.to_datetime(["2020-01-01", "2020-02-01"]),
             r"got datetime64.* in column 'when'\. Turn dates into numbers",
         ),
-        (pd.Series([1, "a"], dtype=object), "got mixed-integer in column 'when'. Use pandas.to_numeric"),
-        (pd.Series([1, 2], dtype=object), "got integer in column 'when'. Use pandas.to_numeric"),
+        (pd.Series([1, "a"], dtype=object), "got mixed-integer in column 'when'. Make all its cells numbers"),
+        (pd.Series([1, 2], dtype=object), "got integer in column 'when'. Make all its cells numbers"),
     ],
 )
 def test_feature_kinds__dates_or_mixed_objects__refused(column, message):

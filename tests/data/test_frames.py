@@ -235,7 +235,7 @@ def test_read_frame__not_utf8__names_byte_line_and_remedy(write):
 
 
 def test_read_frame__unknown_encoding_or_binary__refused(write):
-    with pytest.raises(ConfigError, match="encoding must be a known one; got 'klingon'"):
+    with pytest.raises(ConfigError, match="encoding must be a known one that fits the file; got 'klingon'"):
         read_frame(write(SITES), encoding="klingon")
     with pytest.raises(DataError, match="got a binary file"):
         read_frame(write("a,b\n1,2\n".encode("utf-16-le")))
@@ -290,7 +290,7 @@ def test_write_table__failure__leaves_the_old_file_and_no_part(tmp_path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pd.DataFrame, "to_csv", fail)
-    with pytest.raises(DataError, match=r"where one can write; got .*No space left on device"):
+    with pytest.raises(ConfigError, match=r"one can write to; got .*No space left on device"):
         write_table(pd.DataFrame({"a": [2]}), path)
     assert path.read_text() == "a\n1\n"
     assert [entry.name for entry in tmp_path.iterdir()] == ["p.csv"]
@@ -300,7 +300,7 @@ def test_write_table__unknown_suffix_or_no_folder__refused(tmp_path):
     with pytest.raises(DataError, match=r"path must end in .csv, .*; got 'p.xlsx'"):
         write_table(pd.DataFrame({"a": [1]}), tmp_path / "p.xlsx")
     for name in ("none/p.csv", "none/p.parquet"):
-        with pytest.raises(DataError, match="table must go where one can write"):
+        with pytest.raises(ConfigError, match="path must be a place one can write to"):
             write_table(pd.DataFrame({"a": [1]}), tmp_path / name)
 
 

@@ -139,7 +139,7 @@ def test_read_table__records_that_do_not_fit__are_named():
         read_table(RECORDS.assign(taxon=["a", None, "b", "a", " "]), long="plot,taxon,n")
     with pytest.raises(DataError, match="visited sites must stand once in their table; got 'A' more than once"):
         read_table(RECORDS, long="plot,taxon,n", sites=pd.concat([SITES, SITES.iloc[1:2]]))
-    with pytest.raises(ConfigError, match="sites must be left out with a label_table; got both"):
+    with pytest.raises(ConfigError, match="sites must be left out with a table of labels; got both"):
         read_table(SITES, label_table=RECORDS, sites=SITES, long="auto", id_column="plot")
     with pytest.raises(ConfigError, match="join must be one of 'exact', 'inner'; got 'outer'"):
         read_table(RECORDS, long="auto", join="outer")
@@ -147,7 +147,7 @@ def test_read_table__records_that_do_not_fit__are_named():
 
 def test_label_table__long_without_saying_so__is_told_what_to_do():
     with pytest.raises(
-        DataError, match=r"ids must be unique to join tables; got 'A', 'C' .*Pass --long plot,taxon,n\. Only true"
+        DataError, match=r"ids must be unique to join tables; got 'A', 'C' .*Pass long='plot,taxon,n'\. Only true"
     ):
         read_table(SITES, label_table=RECORDS, id_column="plot")
 

@@ -108,7 +108,7 @@ def test_join__inner__says_how_many_are_lost():
     labels = TABLE[["site", "owl", "wren"]].iloc[[2, 0, 1]].assign(site=["c", "a", "z"])
     features = TABLE[["site", "depth"]]
     with pytest.raises(
-        DataError, match=r"got 2 only in the first \('b', 'd'\) and 1 only in the label table \('z'\).*--join inner"
+        DataError, match=r"got 2 only in the first \('b', 'd'\) and 1 only in the label table \('z'\).*join='inner'"
     ):
         read_table(features, label_table=labels, id_column="site")
     data, roles = read_with_roles(features, label_table=labels, id_column="site", join="inner")

@@ -149,7 +149,7 @@ def test_read_table__roles_that_do_not_fit__explained(write, arguments, error, m
         (["1.5", "2", "12;5", "4"], r"got text '12;5' \(rows 2\)"),
         (
             ['"1,5"', '"2,5"', '"3,5"', "4"],
-            r"got text '1,5', '2,5', '3,5' \(rows 0, 1, 2\)\. Decimal commas\? Pass --decimal",
+            r"got text '1,5', '2,5', '3,5' \(rows 0, 1, 2\)\. Decimal commas\? Pass decimal=','",
         ),
         (
             ["2020-05-01", "2020-05-02", "2020-05-03", ""],
@@ -182,7 +182,7 @@ def test_read_table__identifier_among_features__refused_until_named(write):
 
 def test_read_table__free_text__taken_as_it_is(write):
     path = write("text,wren\n" + "".join(f"a wren sang {i} times,{i % 2}\n" for i in range(60)))
-    with pytest.raises(DataError, match=r"an identifier or free text\. .* choose an encoder for texts or molecules"):
+    with pytest.raises(DataError, match=r"an identifier or free text\. .* choose an encoder that reads texts"):
         read_table(path, labels="wren")
     data = read_table(path, labels="wren", free_text=True)
     assert data.features["text"].tolist() == [f"a wren sang {i} times" for i in range(60)]
@@ -244,7 +244,7 @@ def test_dataset_from_frame__number_ids_and_text_ids__join():
             "site,wren\nA,1\nB,0\n",
             {},
             ConfigError,
-            "label_table must be joined by a column; got no id_column",
+            "a table of labels must be joined by a column; got none",
         ),
         (
             "site,depth\nA,1\nB,0\n",
@@ -317,11 +317,11 @@ def test_read_table__npz_csr__stays_csr(tmp_path):
         ({"X": [1.0], "Y": [[1]]}, "X must have 2 dimensions; got 1"),
         (
             {"X": [[1.0]], "Y": [[1]], "feature_names": ["a", "b"]},
-            "feature_names must name each of the 1 columns of X",
+            "feature_names must be 1 names, one per column",
         ),
         (
             {"X": [[1.0]], "Y": [[1]], "label_names": ["a", "b"]},
-            "label_names must name each of the 1 columns of Y",
+            "label_names must be 1 names, one per column",
         ),
         (
             {"X_data": [1.0], "X_indices": [9], "X_indptr": [0, 1], "X_shape": [1, 2], "Y": [[1]]},

@@ -27,11 +27,14 @@ from hotvae.cli import (
     info,
     models,
     predict,
+    serve,
     train,
     tune,
 )
 from hotvae.cli import map as map_command
 from hotvae.errors import DataWarning, HotVAEError, speaking
+
+_PIPE_CLOSED = 141  # as shells call it
 
 # UsageError and what stands above it; typer brings its own copy of click or click itself, version by version.
 _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
@@ -67,6 +70,7 @@ app.command("annotate")(annotate.annotate)
 app.command("grid")(grid.grid)
 app.command("map")(map_command.map_)
 app.command("explore")(explore.explore)
+app.command("serve")(serve.serve)
 app.command("info")(info.info)
 app.command("models")(models.models)
 app.command("tune")(tune.tune)
@@ -100,13 +104,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         with speaking("command line"), _one_line_warnings():
             command = typer.main.get_command(app)
             code = command.main(args=arguments, prog_name="hotvae", standalone_mode=False, obj=arguments)
+        sys.stdout.flush()  # here, where it can be said that there is no room for it
     except _UsageProblem as problem:
         return _fail(problem.format_message())  # type: ignore[attr-defined]  # every click exception has it
     except HotVAEError as error:
         return _fail(str(error))
+    except MemoryError:
+        return _fail("data must fit into memory; got more than there is. Use fewer rows or columns, or more memory.")
+    except BrokenPipeError:  # whoever read along, such as head, has seen enough
+        _forget_output()
+        return _PIPE_CLOSED
     except OSError as error:  # no such file, no right to it, no room
+        _forget_output()
         return _fail(f"{error.strerror}: {error.filename}" if error.filename else error.strerror or str(error))
     return code if isinstance(code, int) else 0
+
+
+def _forget_output() -> None:
+    """Drop what could not be printed: the interpreter would try once more when it ends, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # until the end
 
 
 def _fail(message: str) -> int:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from hotvae.cli.options import Json, Quiet
+from hotvae.config import MOST_SEED
 
 app = typer.Typer(
     name="data",
@@ -215,7 +216,7 @@ def _rasters(
         str | None, typer.Option(metavar="W,S,E,N", help="Extent in degrees; by default the island of Singapore.")
     ] = None,
     resolution: Annotated[float, typer.Option(metavar="DEGREES", help="Side of a cell.")] = 0.002,
-    seed: Annotated[int, typer.Option(min=0, help="Decides the landscape.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Decides the landscape.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Invent a few rasters over a real extent, to try annotate, grid and map with."""

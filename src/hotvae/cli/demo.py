@@ -12,6 +12,7 @@ import typer
 
 from hotvae.cli.options import Json, Quiet
 from hotvae.cli.printing import print_json
+from hotvae.config import MOST_SEED
 
 _DIGITS = {"seconds": 1, "joint": 1, "log loss": 4, "half known": 4, "in 90 %": 2}
 
@@ -21,7 +22,7 @@ def demo(
     virtual: Annotated[
         bool, typer.Option("--virtual", help="A virtual region, whose truth is known, instead of real birds.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the models, and of the virtual region.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the models, and of the virtual region.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     quiet: Quiet = False,
     as_json: Json = False,

@@ -15,6 +15,7 @@ import typer
 
 from hotvae.cli.options import Force, Json, Quiet
 from hotvae.cli.printing import print_json
+from hotvae.config import MOST_SEED
 from hotvae.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _prepare(
     counts: Annotated[
         bool, typer.Option("--counts", help="Also write every detection with its count (empty for X).")
     ] = False,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Decides what is drawn at random.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, max=MOST_SEED, help="Decides what is drawn at random.")] = 0,
     memory: Annotated[str, typer.Option(metavar="AMOUNT", help="What DuckDB may hold; the rest goes to disk.")] = "1GB",
     threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads; by default all.")] = None,
     force: Force = False,
@@ -152,7 +153,9 @@ def _example(
     checklists: Annotated[int, typer.Option(metavar="N", min=1, help="Lines of the file of checklists.")] = 2000,
     species: Annotated[int, typer.Option(metavar="N", min=1, help="Virtual species.")] = 30,
     bbox: Annotated[str | None, typer.Option(metavar="W,S,E,N", help="Where the places are, in degrees.")] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed gives the same files.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, max=MOST_SEED, help="The same seed gives the same files.")
+    ] = 0,
 ) -> None:
     """Write a pair of virtual files in the layout of real ones, to try the rest with."""
     from hotvae.geo.ebird_example import EXAMPLE_BOUNDS, write_example

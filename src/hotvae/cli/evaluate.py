@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hotvae.cli.options import (
+    MOST_DRAWS,
     Decimal,
     Encoding,
     Force,
@@ -17,12 +18,14 @@ from hotvae.cli.options import (
     Json,
     LabelTable,
     Long,
+    ModelTable,
     Presence,
+    SafeCsv,
     Sheet,
     Sites,
-    TableFile,
 )
 from hotvae.cli.printing import print_json, print_measures
+from hotvae.config import MOST_SEED
 
 
 def evaluate(
@@ -35,7 +38,7 @@ def evaluate(
             "(draws × sites × labels).",
         ),
     ],
-    table: TableFile,
+    table: ModelTable,
     label_table: LabelTable = None,
     id_column: IdColumn = None,
     presence: Presence = False,
@@ -55,12 +58,17 @@ def evaluate(
             help="Also the 12 ecological measures (20 numbers) as defined by gomes, norberg or text.",
         ),
     ] = None,
-    draws: Annotated[int, typer.Option(metavar="N", min=2, help="Communities drawn for --ecology.")] = 100,
-    pairs: Annotated[int, typer.Option(metavar="N", min=1, help="Pairs of sites compared for --ecology.")] = 300,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of these draws and pairs.")] = 0,
+    draws: Annotated[
+        int, typer.Option(metavar="N", min=2, max=MOST_DRAWS, help="Communities drawn for --ecology.")
+    ] = 100,
+    pairs: Annotated[
+        int, typer.Option(metavar="N", min=1, max=MOST_DRAWS, help="Pairs of sites compared for --ecology.")
+    ] = 300,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, max=MOST_SEED, help="Seed of these draws and pairs.")] = 0,
     ignore_unknown: IgnoreUnknown = False,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
+    safe_csv: SafeCsv = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -85,6 +93,7 @@ def evaluate(
         ignore_unknown=ignore_unknown,
         encoding=encoding,
         decimal=decimal,
+        safe_csv=safe_csv,
         force=force,
     )
     metrics = found.metrics

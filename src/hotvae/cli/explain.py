@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from hotvae.cli.options import Decimal, Encoding, IdColumn, IgnoreUnknown, LabelTable, ModelFolder, Presence, Quiet
+from hotvae.cli.options import (
+    Decimal,
+    Encoding,
+    IdColumn,
+    IgnoreUnknown,
+    LabelTable,
+    Long,
+    ModelFolder,
+    Presence,
+    Quiet,
+    Sites,
+)
+from hotvae.config import MOST_SEED
 
 
 def explain(
@@ -31,11 +43,13 @@ def explain(
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     label_table: LabelTable = None,
     id_column: IdColumn = None,
+    long: Long = None,
+    sites: Sites = None,
     presence: Presence = False,
     ignore_unknown: IgnoreUnknown = False,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
-    seed: Annotated[int, typer.Option(min=0, help="Decides which rows and resamples are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Decides which rows and resamples are drawn.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace a page that is there.")] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
@@ -56,6 +70,8 @@ def explain(
         title=title,
         label_table=label_table,
         id_column=id_column,
+        long=long,
+        sites=sites,
         presence=presence,
         ignore_unknown=ignore_unknown,
         encoding=encoding,

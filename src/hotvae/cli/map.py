@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from hotvae.cli.options import Force, Json, ModelFolder, Quiet
+from hotvae.cli.options import MOST_DRAWS, Force, Json, ModelFolder, Quiet
 from hotvae.cli.printing import counted, print_json, without_folders
+from hotvae.config import MOST_SEED
 
 
 def map_(
@@ -58,7 +59,9 @@ def map_(
             help="Error of a probability for which covariates may be read in steps; 0 reads them as they are.",
         ),
     ] = 0.01,
-    draws: Annotated[int, typer.Option(metavar="N", min=20, help="Joint draws for the 5 to 95 % of richness.")] = 200,
+    draws: Annotated[
+        int, typer.Option(metavar="N", min=20, max=MOST_DRAWS, help="Joint draws for the 5 to 95 % of richness.")
+    ] = 200,
     draw_every_cell: Annotated[
         bool, typer.Option("--draw-every-cell", help="Draw for every cell, not for 400 of them; slow.")
     ] = False,
@@ -70,7 +73,7 @@ def map_(
     threads: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="CPU threads; by default as in training.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Decides the draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Decides the draws.")] = 0,
     pictures: Annotated[bool, typer.Option(help="Also make a PNG of each map, and the page.")] = True,
     force: Force = False,
     quiet: Quiet = False,

@@ -6,6 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from hotvae.config import MOST_SEED
+
+# More draws, or pairs of sites, change no digit that is printed, and would take days.
+MOST_DRAWS = 1_000_000
+
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.")]
 TableFile = Annotated[
     Path,
@@ -14,6 +19,11 @@ TableFile = Annotated[
         help="CSV, TSV, Parquet, xlsx, GeoPackage, shapefile, GeoJSON, ARFF or npz; text files also as .gz.",
     ),
 ]
+_ANY_TABLE = (
+    "CSV, TSV, Parquet, xlsx, GeoPackage, shapefile, GeoJSON, Darwin Core archive (.zip), ARFF or npz; text files also "
+    "as .gz."
+)
+ModelTable = Annotated[Path, typer.Argument(metavar="TABLE", help=_ANY_TABLE)]
 Sheet = Annotated[str | None, typer.Option(metavar="NAME", help="Sheet of a workbook, layer of a GeoPackage.")]
 Long = Annotated[
     str | None,
@@ -37,18 +47,15 @@ IgnoreUnknown = Annotated[bool, typer.Option("--ignore-unknown", help="Pass over
 Encoding = Annotated[str, typer.Option(help="Encoding of text files.")]
 Decimal = Annotated[str, typer.Option(help="Decimal mark of text files.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
+SafeCsv = Annotated[
+    bool,
+    typer.Option("--safe-csv", help="In CSV: an apostrophe before texts that a spreadsheet would take for formulas."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 
 # How a table is read and split, for what trains on it. None is what was not said: a settings file may say it.
-TrainingTable = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="TABLE",
-        help="CSV, TSV, Parquet, xlsx, GeoPackage, shapefile, GeoJSON, Darwin Core archive (.zip), ARFF or npz; "
-        "text files also as .gz.",
-    ),
-]
+TrainingTable = Annotated[Path | None, typer.Argument(metavar="TABLE", help=_ANY_TABLE)]
 NamedData = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Instead of a table: a named data set (hotvae data list)."),
@@ -115,7 +122,9 @@ MaxDistance = Annotated[
     float | None,
     typer.Option(metavar="D", help="Of a tree: connect relatives up to this distance instead."),
 ]
-Seed = Annotated[int | None, typer.Option(metavar="N", min=0, help="The same seed gives the same model (0).")]
+Seed = Annotated[
+    int | None, typer.Option(metavar="N", min=0, max=MOST_SEED, help="The same seed gives the same model (0).")
+]
 Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any other setting of the model, such as max_epochs; repeat."),

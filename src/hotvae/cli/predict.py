@@ -9,13 +9,26 @@ from typing import Annotated
 
 import typer
 
-from hotvae.cli.options import Decimal, Encoding, Force, IdColumn, IgnoreUnknown, Json, ModelFolder, Sheet, TableFile
+from hotvae.cli.options import (
+    MOST_DRAWS,
+    Decimal,
+    Encoding,
+    Force,
+    IdColumn,
+    IgnoreUnknown,
+    Json,
+    Long,
+    ModelFolder,
+    ModelTable,
+    SafeCsv,
+    Sheet,
+)
 from hotvae.cli.printing import print_json
 
 
 def predict(
     model_folder: ModelFolder,
-    table: TableFile,
+    table: ModelTable,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Probabilities: .csv, .tsv or .parquet.")],
     binary: Annotated[
         str | None,
@@ -41,7 +54,9 @@ def predict(
     empty: Annotated[
         int, typer.Option(metavar="1|0", help="What an empty list counts where no label is present; for f1, jaccard.")
     ] = 1,
-    draws: Annotated[int, typer.Option(metavar="N", min=1, help="Draws of whole label sets that decide lists.")] = 200,
+    draws: Annotated[
+        int, typer.Option(metavar="N", min=1, max=MOST_DRAWS, help="Draws of whole label sets that decide lists.")
+    ] = 200,
     given: Annotated[
         Path | None,
         typer.Option(
@@ -52,6 +67,7 @@ def predict(
     ] = None,
     ignore_unknown: IgnoreUnknown = False,
     id_column: IdColumn = None,
+    long: Long = None,
     sheet: Sheet = None,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
@@ -65,6 +81,7 @@ def predict(
             help="Also write how far each row is from training, and beside FILE which labels can be called.",
         ),
     ] = False,
+    safe_csv: SafeCsv = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -82,11 +99,13 @@ def predict(
             given=given,
             ignore_unknown=ignore_unknown,
             id_column=id_column,
+            long=long,
             sheet=sheet,
             encoding=encoding,
             decimal=decimal,
             threads=threads,
             trust=trust,
+            safe_csv=safe_csv,
             force=force,
             progress=progress,
         )

@@ -99,9 +99,22 @@ def train(
     drop_single_class: DropSingleClass = None,
     device: Annotated[str | None, typer.Option(help="auto (default), cpu, cuda or mps.")] = None,
     threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads (1).")] = None,
+    stream: Annotated[
+        bool | None,
+        typer.Option("--stream/--whole", help="Read a Parquet table a piece at a time: it may be larger than memory."),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=100, help="With --stream: rows that decide all but the networks' weights (50000)."
+        ),
+    ] = None,
     resume: Annotated[
         bool | None,
         typer.Option("--resume/--no-resume", help="Go on with an interrupted run (default), or start afresh."),
+    ] = None,
+    force: Annotated[
+        bool | None, typer.Option("--force/--no-force", help="Replace a model of another table or kind.")
     ] = None,
     quiet: Annotated[bool | None, typer.Option("--quiet/--progress", help="Show no progress.")] = None,
     as_json: Annotated[
@@ -116,19 +129,25 @@ def train(
     settings = join_settings(table, options, assignments or [], config)
 
     from hotvae.jobs import train as job
+    from hotvae.jobs.stream import train_streamed
+    from hotvae.training.ranks import torchrun_group
 
-    state = job.state_file(settings.out or "")
-    if settings.out and settings.resume and state.exists():
+    state = job.state_file(job.checked_out(settings.out))
+    if settings.resume and state.exists():
         print(f"{state} is left of an interrupted run: going on (--no-resume starts afresh)", file=sys.stderr)
     command = without_folders(["hotvae", *context.obj])
     try:
         told: list[TableRoles] = []
-        run = job.train(
-            settings,
-            table,
-            command=command,
-            tell=lambda roles: _take_roles(roles, told, settings.quiet or settings.json),
-        )
+        with torchrun_group() as ranks:
+            run = (train_streamed if settings.stream else job.train)(
+                settings,
+                table,
+                command=command,
+                tell=lambda roles: _take_roles(roles, told, settings.quiet or settings.json or not ranks.is_first),
+                ranks=ranks,
+            )
+        if not ranks.is_first:
+            return
     except KeyboardInterrupt:
         kept = f"; the same command goes on from {state}" if state.exists() else ""
         print(f"interrupted{kept}", file=sys.stderr)
@@ -165,7 +184,6 @@ def _summary(run: "TrainRun", settings: TrainSettings, table: Path | None) -> di
         "best_epoch": None if history is None else history.best_epoch,
         "n_epochs": None if history is None else len(history.records),
         "stopped": None if history is None else history.stopped,
-        "direct_epochs": getattr(run.model, "direct_epochs", 0),
         "resumed": run.resumed,
         "seconds": round(run.seconds, 3),
         "peak_memory_gb": _peak_memory(),
@@ -193,10 +211,10 @@ def _print_training(summary: Mapping[str, Any], title: str, table: Path | None) 
     print(f"labels      {summary['n_labels']}{without}")
     if summary["recipe"]:
         for line in summary["recipe"]:
-            if line.startswith(("stack", "labels together")):
+            if line.startswith(("stack", "labels together", "rows")):
                 print(f"recipe      {line}")  # all of it: hotvae info
     if summary["best_epoch"] is not None:
-        print(f"best epoch  {best_epoch(summary, summary['direct_epochs'])}")
+        print(f"best epoch  {best_epoch(summary)}")
     if summary["peak_memory_gb"] is not None:
         print(f"memory      {summary['peak_memory_gb']:.2f} GB at most")
     if summary["test"] is not None:

@@ -128,8 +128,8 @@ def warn_of_counts(features: pd.DataFrame, label_names: Sequence[str]) -> None:
     if suspects:
         warnings.warn(
             f"features should not be species; got {len(suspects)} that look like counts or presences: "
-            f"{listed(suspects, len(suspects))}. Are they labels? Name them too (--labels), or leave them out "
-            "(--drop).",
+            f"{listed(suspects, len(suspects))}. Are they labels? Name them too ({option('labels')}), or "
+            f"leave them out ({option('drop')}).",
             DataWarning,
             stacklevel=4,
         )
@@ -141,8 +141,8 @@ def check_unnamed(features: pd.DataFrame) -> None:
     if unnamed:
         raise DataError(
             f"columns must have names; got {len(unnamed)} without, read as {listed(unnamed)}. "
-            f"Row numbers or a stray delimiter? Leave them out: --drop {unnamed[0]!r} (drop=[...]), "
-            "or name the column of ids: --id-column (id_column)."
+            f"Row numbers or a stray delimiter? Leave them out: {option('drop', unnamed[0])}, "
+            f"or name the column of ids: {option('id_column')}."
         )
 
 
@@ -154,8 +154,8 @@ def parsed(cell: str) -> float:
         return np.nan
 
 
-def check_text_cells(name: str, column: "pd.Series[Any]") -> None:
-    """Refuse a text column most of whose cells are numbers or dates.
+def check_text_cells(name: str, column: "pd.Series[Any]", dates: bool = True) -> None:
+    """Refuse a text column most of whose cells are numbers or, unless these are welcome, dates.
 
     Parameters
     ----------
@@ -163,6 +163,8 @@ def check_text_cells(name: str, column: "pd.Series[Any]") -> None:
         Name of the column, for messages.
     column : Series
         Its cells.
+    dates : bool
+        Whether dates are refused as well.
 
     Raises
     ------
@@ -178,15 +180,16 @@ def check_text_cells(name: str, column: "pd.Series[Any]") -> None:
         wrong = np.flatnonzero(~is_number)
         cells = f"text {listed(levels[i] for i in wrong)}" if wrong.size else "numbers stored as text"
         where = f" (rows {listed(np.flatnonzero(np.isin(codes, wrong)))})" if wrong.size else ""
-        hint = " Decimal commas? Pass --decimal , (decimal=',')." if is_comma.any() else ""
+        asked = option("decimal", ",")
+        hint = f" Decimal commas? Pass {asked}." if is_comma.any() else ""
         raise DataError(
             f"column {name!r} must hold numbers throughout; got {cells}{where}.{hint} "
             "Correct these cells, leave them empty for missing, or drop the column."
         )
     is_date = np.array([_DATE.fullmatch(level.strip()) is not None for level in levels], dtype=bool)
-    if counts[is_date].sum() > half:
+    if dates and counts[is_date].sum() > half:
         raise DataError(
-            f"column {name!r} must hold numbers or categories; got dates such as {levels[0]!r}. "
+            f"column {name!r} must hold numbers or categories; got dates such as {levels[int(is_date.argmax())]!r}. "
             "Turn them into numbers (year, day of the year), or drop the column."
         )
 
@@ -203,6 +206,7 @@ def check_text(features: pd.DataFrame) -> None:
         if len(levels) > 50 and len(levels) > len(column) / 2:
             raise DataError(
                 f"column {name!r} must be a feature; got {len(levels)} distinct texts in {len(column)} rows "
-                f"({listed(levels, 2)}): an identifier or free text. Leave it out (--drop), name it as "
-                "ids (--id-column), or choose an encoder for texts or molecules: --set encoder=text (free_text=True)."
+                f"({listed(levels, 2)}): an identifier or free text. Leave it out ({option('drop')}), name "
+                f"it as ids ({option('id_column')}), or choose an encoder that reads texts or "
+                "molecules."
             )

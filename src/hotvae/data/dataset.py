@@ -4,7 +4,7 @@ Rows are counted from 0 in every message.
 """
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
@@ -279,13 +279,15 @@ def single_class_labels(dataset: Dataset) -> dict[str, int | None]:
     }
 
 
-def check_trainable(dataset: Dataset) -> None:
+def check_trainable(dataset: Dataset, single: Mapping[str, int | None] | None = None) -> None:
     """Refuse rows that nothing can be learned from.
 
     Parameters
     ----------
     dataset : Dataset
         The training rows.
+    single : mapping, optional
+        As :func:`single_class_labels` returns it, where the data set is a part of all training rows.
 
     Raises
     ------
@@ -294,12 +296,12 @@ def check_trainable(dataset: Dataset) -> None:
     """
     if dataset.n_samples < 2:
         raise DataError(f"training needs at least 2 rows; got {dataset.n_samples} row. Add rows to the table.")
-    single = single_class_labels(dataset)
+    single = single_class_labels(dataset) if single is None else single
     if single:
         prevalence = ["not observed" if only is None else f"prevalence {only}" for only in single.values()]
         raise DataError(
             f"labels must have both classes among the training rows; got 1 class in {listed(single)} "
-            f"({', '.join(prevalence[:5])}). Drop them: dataset.drop_labels([...]), or --drop-single-class."
+            f"({', '.join(prevalence[:5])}). Drop them: {option('drop_single_class', True)}."
         )
 
 
@@ -345,7 +347,7 @@ def _kind(name: str, column: "pd.Series[Any]") -> FeatureKind:
             return "categorical" if found == "string" else "numeric"
         if found == "boolean":
             return "numeric"
-        remedy = "Use pandas.to_numeric for numbers, astype(str) for categories, or drop the column."
+        remedy = "Make all its cells numbers, or all of them text, or drop the column."
     raise DataError(f"feature columns must be numbers, text or bool; got {found} in column {name!r}. {remedy}")
 
 
@@ -518,7 +520,7 @@ def _float_array(values: Any, what: str) -> NDArray[Any]:
     try:
         return array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{what} must be numbers; got {error}. Use a DataFrame for text columns.") from None
+        raise DataError(f"{what} must be numbers; got {error}. Turn text into numbers.") from None
 
 
 def _label_matrix(labels: Any, names: Sequence[str]) -> tuple[NDArray[Any], tuple[str, ...]]:
@@ -571,7 +573,7 @@ def _check_features(features: FeatureTable, names: Sequence[str]) -> None:
     if empty.size:
         raise DataError(
             f"feature columns must have values; got only missing ones in {listed(_chosen(names, empty))}. "
-            "Leave these columns out: --drop NAME (drop=[...])."
+            f"Leave these columns out: {option('drop', 'NAME')}."
         )
     # Where a value is missing the column still varies: missingness itself is a feature after scaling.
     constant = np.flatnonzero(_is_constant(features) & (n_missing == 0))

@@ -5,13 +5,10 @@ mean is for :mod:`hotvae.data.tables` to say. Lines of a file are counted from 1
 """
 
 import csv
-import gzip
 import io
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,15 +16,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
 from hotvae.data.dataset import close_names, text_levels
 from hotvae.data.formats import vectors
 from hotvae.data.formats.arff import check_unique_columns, parse_arff
+from hotvae.data.formats.foreign import check_archive, foreign_bytes, unpacked
 from hotvae.data.formats.sheets import read_sheet
-from hotvae.errors import ConfigError, DataError, listed
+from hotvae.errors import ConfigError, DataError, listed, option
+from hotvae.files import whole_file
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# Names of columns are stored and compared one by one: beyond this, a file that says it is wide takes minutes.
+_MOST_COLUMNS = 2_000_000
 _FORMATS = (*_DELIMITED, ".parquet", ".pq", ".xlsx", *vectors.SUFFIXES, ".arff", ".npz", ".zip")
 
 
@@ -81,26 +84,27 @@ def read_frame(
     source, kind = file_kind(path)
     if sheet is not None and kind not in (".xlsx", *vectors.SUFFIXES):
         raise ConfigError(f"sheet must go with a workbook or vector file; got {source.name!r}. Leave it out.")
-    if kind == ".npz":
-        frame = _npz_frame(source)
-    elif kind == ".zip":
+    if kind == ".zip":
         raise DataError(
-            f"table must not be an archive here; got {source.name!r}. Only hotvae train reads Darwin Core archives; "
-            "unpack it, and name a table in it."
+            f"table must not be an archive here; got {source.name!r}. Darwin Core archives are read as the first "
+            "table of train, predict, evaluate and explain only. Unpack it, and name a table in it."
         )
-    elif kind == ".xlsx":
-        frame = _with_text(_named(read_sheet(source, sheet), source), text_columns)
-    elif kind in vectors.SUFFIXES:
-        frame = _with_text(_named(vectors.read_vector(source, sheet), source), text_columns)
-    elif kind in (".parquet", ".pq"):
-        frame = _read_parquet(source)
-    else:
-        text = _read_text(source, encoding)
-        if kind == ".arff":
-            frame = parse_arff(text, source)
+    with foreign_bytes(source):
+        if kind == ".npz":
+            frame = _npz_frame(source)
+        elif kind == ".xlsx":
+            frame = _with_text(_named(read_sheet(source, sheet), source), text_columns)
+        elif kind in vectors.SUFFIXES:
+            frame = _with_text(_named(vectors.read_vector(source, sheet), source), text_columns)
+        elif kind in (".parquet", ".pq"):
+            frame = _read_parquet(source)
         else:
-            delimiter = "\t" if kind in (".tsv", ".tab") else _delimiter(text)
-            frame = _parse_delimited(text, source, delimiter, decimal, text_columns)
+            text = _read_text(source, encoding)
+            if kind == ".arff":
+                frame = parse_arff(text, source)
+            else:
+                delimiter = "\t" if kind in (".tsv", ".tab") else _delimiter(text)
+                frame = _parse_delimited(text, source, delimiter, decimal, text_columns)
     if len(frame) == 0:
         raise DataError(f"table must have at least 1 row; got 0 rows in {str(source)!r} (empty table). Check the file.")
     return frame
@@ -135,7 +139,7 @@ def _with_text(frame: pd.DataFrame, text_columns: Iterable[str]) -> pd.DataFrame
     return frame
 
 
-def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+def write_table(frame: pd.DataFrame, path: str | os.PathLike[str], *, safe: bool = False) -> None:
     r"""Write a frame, whole or not at all.
 
     Parameters
@@ -145,11 +149,15 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     path : path-like
         ``.csv``, ``.tsv`` (each also with ``.gz``), ``.parquet`` or ``.pq``. An existing file is replaced at
         once, after everything has been written beside it.
+    safe : bool
+        Of a text file: put an apostrophe in front of names and texts that a spreadsheet would take for a formula.
 
     Raises
     ------
     DataError
-        Unknown suffix, or a place that cannot be written to.
+        Unknown suffix.
+    ConfigError
+        A place that cannot be written to.
     """
     target = Path(path)
     kind = _suffix(target)
@@ -157,22 +165,24 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
         raise DataError(
             f"path must end in .csv, .tsv, .csv.gz, .tsv.gz, .parquet or .pq; got {target.name!r}. Rename it."
         )
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    with whole_file(target) as partial:
         if kind in (".parquet", ".pq"):
             frame.to_parquet(partial, index=False)
         else:
+            frame = _without_formulas(frame) if safe else frame
             # No time stamp inside: equal tables give equal files.
             packed: Any = {"method": "gzip", "mtime": 0} if target.suffix == ".gz" else None
             frame.to_csv(partial, index=False, sep="\t" if kind == ".tsv" else ",", compression=packed)
-        os.replace(partial, target)
-    except OSError as error:
-        raise DataError(
-            f"table must go where one can write; got {str(target)!r} ({error.strerror or error}). "
-            "Choose another folder."
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
+
+
+def _without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Put an apostrophe in front of texts that begin like a formula; numbers stay as they are."""
+
+    def plain(cell: Any) -> Any:
+        return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+    texts = {str(name): frame[name].map(plain) for name in frame if not is_numeric_dtype(frame[name])}
+    return frame.assign(**texts).rename(columns=plain)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +210,18 @@ class NpzTable:
         """Return the array of the first of these keys that the file holds, or None."""
         return next((self.arrays[key] for key in keys if key in self.arrays), None)
 
+    def names(self, count: int, *keys: str) -> tuple[str, ...] | None:
+        """Return the names under the first of these keys, one for each of ``count`` columns; None without any."""
+        found = self.first(*keys)
+        if found is None:
+            return None
+        if found.shape != (count,):
+            raise DataError(
+                f"{keys[0]} must be {count} names, one per column; got shape {found.shape} ({str(self.source)!r}). "
+                "Give one name per column."
+            )
+        return tuple(str(name) for name in found)
+
     def rows(self, key: str) -> NDArray[Any]:
         """Return the array of a key that someone named; an error lists what there is."""
         if key not in self.arrays:
@@ -218,13 +240,10 @@ class NpzTable:
                 f"Y must have 2 dimensions; got {labels.ndim} ({str(self.source)!r}). One row per sample, one column "
                 "per label."
             )
-        names = self.first("label_names", "species_names")
         table = labels if labels.ndim == 2 else labels.reshape(len(labels), -1)
-        if names is None:
-            return pd.DataFrame(table, columns=[f"label_{i}" for i in range(table.shape[1])])
-        if len(names) != table.shape[1]:
-            raise DataError(f"label_names must name each of the {table.shape[1]} columns of Y; got {len(names)}.")
-        return pd.DataFrame(table, columns=[str(name) for name in names])
+        count = int(table.shape[1])
+        names = self.names(count, "label_names", "species_names") or tuple(f"label_{i}" for i in range(count))
+        return pd.DataFrame(table, columns=list(names))
 
 
 def read_npz(path: str | os.PathLike[str]) -> NpzTable:
@@ -248,14 +267,10 @@ def read_npz(path: str | os.PathLike[str]) -> NpzTable:
     arrays = _read_arrays(source)
     features = _npz_features(arrays, source)
     width = int(features.shape[1])
-    names = [str(name) for name in arrays.get("feature_names", [f"feature_{i}" for i in range(width)])]
-    if len(names) != width:
-        raise DataError(
-            f"feature_names must name each of the {width} columns of X; got {len(names)} "
-            f"({str(source)!r}). Give one name per column."
-        )
-    check_unique_columns(names, source)
-    return NpzTable(source, arrays, features, tuple(names))
+    table = NpzTable(source, arrays, features, ())
+    names = table.names(width, "feature_names") or tuple(f"feature_{i}" for i in range(width))
+    check_unique_columns(list(names), source)
+    return replace(table, feature_names=names)
 
 
 def file_kind(path: str | os.PathLike[str]) -> tuple[Path, str]:
@@ -308,20 +323,8 @@ def _suffix(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def _unreadable(source: Path, error: Exception) -> DataError:
-    reason = str(error).strip().split("\n")[0] or type(error).__name__
-    return DataError(
-        f"table must be readable; got {str(source)!r} (truncated or corrupt: {reason}). Copy or make it anew."
-    )
-
-
 def _read_text(source: Path, encoding: str) -> str:
-    try:
-        raw = source.read_bytes()
-        if source.suffix.lower() == ".gz":
-            raw = gzip.decompress(raw)
-    except (OSError, EOFError, zlib.error) as error:
-        raise _unreadable(source, error) from error
+    raw = unpacked(source)
     try:
         # Spreadsheets put a byte-order mark in front of UTF-8; it is no part of the first column's name.
         text = raw.decode("utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding)
@@ -329,11 +332,14 @@ def _read_text(source: Path, encoding: str) -> str:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"text must be {encoding}; got byte 0x{raw[error.start]:02x} (byte {error.start}, line {line} of "
-            f"{str(source)!r}). Save the file as UTF-8, or pass its encoding, such as --encoding latin-1 "
-            "(encoding='latin-1')."
+            f"{str(source)!r}). Save the file as UTF-8, or pass its encoding, such as "
+            f"{option('encoding', 'latin-1')}."
         ) from None
-    except LookupError:
-        raise ConfigError(f"encoding must be a known one; got {encoding!r}. Try 'utf-8' or 'latin-1'.") from None
+    except (LookupError, ValueError):  # no such name, or one that is not of texts
+        raise ConfigError(
+            f"encoding must be a known one that fits the file; got {encoding!r} ({source.name}). Try 'utf-8' or "
+            "'latin-1'."
+        ) from None
     if "\0" in text:
         raise DataError(f"table must be text; got a binary file ({str(source)!r}). Save it as UTF-8 text.")
     text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
@@ -343,10 +349,7 @@ def _read_text(source: Path, encoding: str) -> str:
 
 
 def _read_parquet(source: Path) -> pd.DataFrame:
-    try:
-        frame = pd.read_parquet(source)
-    except Exception as error:  # a decoder of foreign bytes may raise anything
-        raise _unreadable(source, error) from error
+    frame = pd.read_parquet(source)
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     frame.columns = pd.Index([str(column) for column in frame.columns])
@@ -387,19 +390,18 @@ def _parse_delimited(
     if len(header) == 1:
         text = text.lstrip("\n").removesuffix("\n")  # what stands before the header, or ends the last line, is no row
     check_unique_columns([name for name in header if name], source)
-    try:
-        return pd.read_csv(
-            io.BytesIO(text.encode()),  # faster than text, and smaller
-            sep=delimiter,
-            decimal=decimal,
-            skipinitialspace=True,
-            index_col=False,
-            low_memory=False,  # column types must come from the whole column
-            skip_blank_lines=len(header) > 1,  # in one column an empty line is a row with an empty cell
-            dtype=dict.fromkeys(set(text_columns) & set(header), "str"),
-        )
-    except ValueError as error:  # whatever pandas alone finds wrong
-        raise _unreadable(source, error) from error
+    if len(decimal) != 1 or decimal.isalnum() or decimal in "\"'\n":
+        raise ConfigError(f"decimal must be one mark; got {decimal!r}. Use '.' or ','.")
+    return pd.read_csv(
+        io.BytesIO(text.encode()),  # faster than text, and smaller
+        sep=delimiter,
+        decimal=decimal,
+        skipinitialspace=True,
+        index_col=False,
+        low_memory=False,  # column types must come from the whole column
+        skip_blank_lines=len(header) > 1,  # in one column an empty line is a row with an empty cell
+        dtype=dict.fromkeys(set(text_columns) & set(header), "str"),
+    )
 
 
 def _check_rectangular(text: str, source: Path, delimiter: str) -> list[str]:
@@ -437,12 +439,15 @@ def _check_rectangular(text: str, source: Path, delimiter: str) -> list[str]:
 
 
 def _read_arrays(source: Path) -> dict[str, NDArray[Any]]:
-    try:
-        # Opened here, since numpy leaves the file open when it is damaged.
-        with source.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise _unreadable(source, error) from error
+    # Opened here, since numpy leaves the file open when it is damaged.
+    with foreign_bytes(source), source.open("rb") as file:
+        check_archive(file, source)
+        with np.load(file, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files}
+    strange = [key for key, array in arrays.items() if not isinstance(array, np.ndarray)]
+    if strange:
+        raise DataError(f"npz must hold arrays; got other bytes in {listed(strange)} ({str(source)!r}). Make it anew.")
+    return arrays
 
 
 def _npz_features(arrays: dict[str, NDArray[Any]], source: Path) -> NDArray[Any] | sparse.csr_array:
@@ -457,18 +462,22 @@ def _npz_features(arrays: dict[str, NDArray[Any]], source: Path) -> NDArray[Any]
                 f"({str(source)!r}). Save the features under these names."
             )
         parts = (arrays["X_data"], arrays["X_indices"], arrays["X_indptr"])
-        try:
+        with foreign_bytes(source):
             features = sparse.csr_array(parts, shape=(int(arrays["X_shape"][0]), int(arrays["X_shape"][1])))
             features.check_format(full_check=True)
-        except (ValueError, IndexError, TypeError) as error:
-            raise _unreadable(source, error) from error
-    for key, array in {"X": features, "Y": arrays.get("Y")}.items():
-        if array is not None and array.dtype.kind not in "biufUSO":
+    for key, array, kinds in (("X", features, "biuf"), ("Y", arrays.get("Y"), "biufU")):
+        if array is not None and array.dtype.kind not in kinds:
             raise DataError(
-                f"{key} must hold numbers; got {array.dtype} ({str(source)!r}). Turn dates and records into numbers."
+                f"{key} must hold numbers; got {array.dtype} ({str(source)!r}). Turn text, dates and records into "
+                "numbers."
             )
     if features.ndim != 2:
         raise DataError(f"X must have 2 dimensions; got {features.ndim} ({str(source)!r}). One row per sample.")
+    if features.shape[1] > _MOST_COLUMNS:
+        raise DataError(
+            f"X must have at most {_MOST_COLUMNS:,} columns; got {features.shape[1]:,} ({str(source)!r}). Leave out "
+            "columns that are empty."
+        )
     return features
 
 

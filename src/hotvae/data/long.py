@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from hotvae.data.dataset import close_names, text_levels
-from hotvae.errors import ConfigError, DataError, listed
+from hotvae.errors import ConfigError, DataError, listed, option
 
 AUTO = "auto"
 """What stands for names of columns that are to be guessed."""
@@ -94,7 +94,7 @@ def long_columns(columns: Sequence[str], long: str | Sequence[str]) -> LongColum
         if found is None:
             raise DataError(
                 f"long table must have a column of sites and one of species; got {listed(columns, 20)}. "
-                "Name them: --long SITE,SPECIES,COUNT (long='site,species,count')."
+                f"Name them: {option('long', 'SITE,SPECIES,COUNT')}."
             )
         return found
     names = [name.strip() for name in long.split(",")] if isinstance(long, str) else [str(name) for name in long]
@@ -188,7 +188,8 @@ def presences(
         raise DataError(
             f"sites of records must be in the table of visited sites; got {len(unknown)} that are not, such as "
             f"{listed(unknown)}{close_names([str(name) for name in unknown[:5]], [str(name) for name in sites])} "
-            f"(column {columns.site!r}). Correct them, or leave out their records: --join inner (join='inner')."
+            f"(column {columns.site!r}). Correct them, or leave out their records: "
+            f"{option('join', 'inner')}."
         )
     kept = ~strange
     names = pd.Index(sorted(set(species[kept])))

@@ -37,6 +37,7 @@ from hotvae.data.dataset import (
     text_levels,
 )
 from hotvae.data.formats.darwin_core import read_darwin_core
+from hotvae.data.formats.foreign import foreign_bytes
 from hotvae.data.frames import NpzTable, file_kind, read_frame, read_npz
 from hotvae.data.long import AUTO, WORDS, LongColumns, guess_long, long_columns, presences, visited_sites
 from hotvae.errors import ConfigError, DataError, listed, option
@@ -233,9 +234,7 @@ def read_with_roles(
         return data, TableRoles(data.feature_names, data.label_names, id_column=id_column)
     reading: Any = {"encoding": encoding, "decimal": decimal, "sheet": sheet}
     if kind == ".zip":
-        archive = read_darwin_core(path)  # type: ignore[arg-type]
-        tables = _Tables(archive.events, archive.occurrences, LongColumns(*archive.columns), list(archive.notes))
-        tables.left_out |= archive.left_out
+        tables = _archive_tables(path)  # type: ignore[arg-type]
     else:
         text = [] if id_column is None else [id_column]
         text += [] if long in (None, AUTO) else split_names(long, [])[:1]
@@ -244,7 +243,7 @@ def read_with_roles(
         reading.pop("sheet")
         other = None if second is None else read_frame(second, text_columns=text, **reading)
         if sites is not None and label_table is not None:
-            raise ConfigError("sites must be left out with a label_table; got both. The first table has the sites.")
+            raise ConfigError("sites must be left out with a table of labels; got both. The first table has the sites.")
         long = AUTO if long is None and (sites is not None or _looks_long(frame, labels, label_table)) else long
         tables = _Tables(frame, other)
         if long is not None:
@@ -272,6 +271,7 @@ def read_long(
     sites: str | os.PathLike[str] | pd.DataFrame | None = None,
     label_table: str | os.PathLike[str] | pd.DataFrame | None = None,
     id_column: str | None = None,
+    features: Sequence[str] = (),
     labels: Sequence[str] = (),
     encoding: str = "utf-8",
     decimal: str = ".",
@@ -281,7 +281,9 @@ def read_long(
     Parameters
     ----------
     path, long, sites, label_table, id_column, encoding, decimal
-        As in :func:`read_table`.
+        As in :func:`read_table`; the path may also be that of a Darwin Core archive.
+    features : sequence of str
+        Columns of events that are wanted of an archive.
     labels : sequence of str
         Species that are wanted; one without any record was absent everywhere.
 
@@ -294,12 +296,15 @@ def read_long(
     id_column : str
         The column that joins them.
     """
-    text = [] if id_column is None else [id_column]
-    text += [] if long == AUTO else split_names(long, [])[:1]
-    reading: Any = {"encoding": encoding, "decimal": decimal, "text_columns": text}
-    second = label_table if label_table is not None else sites
-    other = None if second is None else read_frame(second, **reading)
-    tables = _long_tables(read_frame(path, **reading), other, long, is_labels=label_table is not None)
+    if is_archive(path):
+        tables = _archive_tables(path, features)  # type: ignore[arg-type]
+    else:
+        text = [] if id_column is None else [id_column]
+        text += [] if long == AUTO else split_names(long, [])[:1]
+        reading: Any = {"encoding": encoding, "decimal": decimal, "text_columns": text}
+        second = label_table if label_table is not None else sites
+        other = None if second is None else read_frame(second, **reading)
+        tables = _long_tables(read_frame(path, **reading), other, long, is_labels=label_table is not None)
     joined_by = _fill_in_absences(tables, id_column, "exact")
     assert tables.labels is not None
     absent = {name: 0 for name in labels if name not in tables.labels}
@@ -317,11 +322,23 @@ class _Tables:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
+def is_archive(path: str | os.PathLike[str] | pd.DataFrame) -> bool:
+    """Whether a table is an archive of events and what was found at them."""
+    return not isinstance(path, pd.DataFrame) and Path(path).suffix.lower() == ".zip"
+
+
+def _archive_tables(path: str | os.PathLike[str], wanted: Sequence[str] | None = None) -> _Tables:
+    with foreign_bytes(Path(path)):
+        archive = read_darwin_core(path, wanted)
+    columns = LongColumns(*archive.columns)
+    return _Tables(archive.events, archive.occurrences, columns, list(archive.notes), dict(archive.left_out))
+
+
 def _refuse_with_npz(path: Any, label_table: Any, long: Any, sites: Any, roles: Mapping[str, Any]) -> None:
     given = label_table is not None or long is not None or sites is not None or roles.get("coordinates") is not None
     if given or roles.get("coordinates_as_features"):
         raise ConfigError(
-            "label_table and coordinates must be left out for an npz; got a file that holds its own "
+            "a table of labels, sites and coordinates must be left out for an npz; got a file that holds its own "
             f"({str(path)!r}). Use its keys Y and coords."
         )
 
@@ -359,12 +376,12 @@ def _fill_in_absences(tables: _Tables, id_column: str | None, join: str) -> str:
     columns = [str(column) for column in tables.features.columns]
     own = id_column if id_column is not None and id_column in columns else tables.long.site
     check_present([own], columns)
-    ids = pd.Index([str(name).strip() for name in _ids(tables.features, own)])
+    ids = pd.Index([str(name).strip() for name in row_ids(tables.features, own)])
     if not ids.is_unique:
         raise DataError(
             f"visited sites must stand once in their table; got {listed(ids[ids.duplicated()].unique())} more than "
             f"once (column {own!r}). One row a visit? Name the column of visits, in both tables: "
-            "--long VISIT,SPECIES,COUNT."
+            f"{option('long', 'VISIT,SPECIES,COUNT')}."
         )
     present, n_lost = presences(tables.labels, tables.long, ids, strict=join != "inner")
     if n_lost:
@@ -463,7 +480,7 @@ def _assign_roles(
     taken = set(reserved) | set(dropped)
     if label_frame is None:
         if labels is None:
-            raise ConfigError("labels must name the label columns; got none. Pass --labels 'sp_*' (labels='sp_*').")
+            raise ConfigError(f"labels must name the label columns; got none. Pass {option('labels', 'sp_*')}.")
         label_names = match_columns(labels, columns, "labels", taken)
         label_columns = frame[label_names]
     else:
@@ -476,7 +493,7 @@ def _assign_roles(
         if shared:
             raise DataError(
                 f"labels must not be features; got {listed(shared)} in both tables. "
-                "Leave these columns of the first out: --drop NAME (drop=[...])."
+                f"Leave these columns of the first out: {option('drop', 'NAME')}."
             )
     hidden = (taken | set(label_names)) - (set(places) - set(dropped) if coordinates_as_features else set())
     features = frame[[column for column in columns if column not in hidden]]
@@ -492,7 +509,7 @@ def _assign_roles(
         coordinates=_coordinate_values(frame[places]) if places else None,
         coordinate_names=(places[0], places[1]) if places else ("x", "y"),
         groups=None if groups is None else frame[groups].to_numpy(),
-        row_names=None if id_column is None else _ids(frame, id_column),
+        row_names=None if id_column is None else row_ids(frame, id_column),
         name=name,
     )
     why = dict.fromkeys(dropped, "dropped") | dict.fromkeys(places, "coordinates")
@@ -565,7 +582,7 @@ def read_features(
     ids = None
     if id_column is not None:
         check_present([id_column], [str(column) for column in frame.columns])
-        ids = pd.Index(_ids(frame, id_column), name=id_column)
+        ids = pd.Index(row_ids(frame, id_column), name=id_column)
         ignore = {*ignore, id_column}
     aligned = align_columns(frame, feature_names, ignore=ignore, ignore_unknown=ignore_unknown)
     check_kinds(aligned, expected)
@@ -648,8 +665,7 @@ def _npz_dataset(
         label_names = match_columns(labels, label_names, "labels")
     label_names = [label for label in label_names if label not in unwanted]
     kept = [i for i, feature in enumerate(table.feature_names) if feature not in unwanted]
-    coordinate_names = table.first("coord_names", "coordinate_names")
-    names = ("x", "y") if coordinate_names is None else tuple(str(axis) for axis in coordinate_names)
+    names = table.names(2, "coord_names", "coordinate_names") or ("x", "y")
     return Dataset(
         features=table.features if len(kept) == len(table.feature_names) else table.features[:, kept],
         labels=_label_values(label_frame[label_names], presence),
@@ -666,14 +682,14 @@ def _npz_dataset(
 # --- columns and their roles -----------------------------------------------------------------------------
 
 
-def _ids(frame: pd.DataFrame, id_column: str) -> NDArray[np.object_]:
-    """Ids as text, so that 7 in one file and "7" in another are the same."""
+def row_ids(frame: pd.DataFrame, id_column: str, first_row: int = 0) -> NDArray[np.object_]:
+    """Ids as text, so that 7 in one file and "7" in another are the same; rows are counted from ``first_row``."""
     codes, levels = text_levels(frame[id_column])
     missing = np.flatnonzero(codes < 0)
     if missing.size:
         raise DataError(
             f"ids must be known for every row; got missing ones in column {id_column!r} "
-            f"(rows {listed(missing)}). Fill them in."
+            f"(rows {listed(missing + first_row)}). Fill them in."
         )
     return np.array(levels, dtype=object)[codes]
 
@@ -687,19 +703,20 @@ def _joined_labels(
 ) -> tuple[pd.DataFrame, NDArray[np.intp], str]:
     """Label columns of the second table in the row order of the first; rows of the first that stay, and a note."""
     if id_column is None:
-        raise ConfigError("label_table must be joined by a column; got no id_column. Name the column of both tables.")
+        asked = option("id_column", "NAME")
+        raise ConfigError(f"a table of labels must be joined by a column; got none. Name the column of both: {asked}.")
     columns = [str(column) for column in label_frame.columns]
     label_frame = label_frame.set_axis(columns, axis=1)
     check_present([id_column], columns)
     index = []
     for what, table in (("first table", frame), ("label table", label_frame)):
-        ids = pd.Index(_ids(table, id_column))
+        ids = pd.Index(row_ids(table, id_column))
         if not ids.is_unique:
             found = guess_long(columns)
-            hint = (
-                f"One row a record? Pass --long {found.site},{found.species}" if found and table is label_frame else ""
-            )
-            hint += f",{found.count}. " if hint and found and found.count else ". " if hint else ""
+            hint = ""
+            if found and table is label_frame:
+                names = ",".join(filter(None, (found.site, found.species, found.count)))
+                hint = f"One row a record? Pass {option('long', names)}. "
             raise DataError(
                 f"ids must be unique to join tables; got {listed(ids[ids.duplicated()].unique())} "
                 f"more than once (column {id_column!r} of the {what}). "
@@ -715,8 +732,8 @@ def _joined_labels(
             raise DataError(
                 f"ids in column {id_column!r} must be in both tables; got {len(only_left)} only in the first "
                 f"({listed(only_left) or 'none'}) and {len(only_right)} only in the label table "
-                f"({listed(only_right) or 'none'}). Correct these ids, or leave their rows out: --join inner "
-                "(join='inner')."
+                f"({listed(only_right) or 'none'}). Correct these ids, or leave their rows out: "
+                f"{option('join', 'inner')}."
             )
         rows = np.flatnonzero(left.isin(right))
         lost = (

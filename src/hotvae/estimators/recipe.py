@@ -336,6 +336,8 @@ class Recipe:
         Of the stack, on rows that its members were not shown.
     together : str
         What was learned of labels together, in a line.
+    rows : str
+        What was learned from how many rows, in a line, where a part of them decided.
     """
 
     columns: list[str]
@@ -344,6 +346,7 @@ class Recipe:
     entries: list[Entry] = field(default_factory=list)
     log_loss: float = float("nan")
     together: str = ""
+    rows: str = ""
 
     def lines(self) -> list[str]:
         """Tell it in lines of text."""
@@ -351,7 +354,7 @@ class Recipe:
         for entry in self.entries:
             stacked = "" if entry.stacked is None else f", with those before it {entry.stacked:.4f}"
             told.append(f"{entry.name}: log loss {entry.log_loss:.4f}{stacked}; {entry.outcome}")
-        return [*told, self.stack_line(), *([self.together] if self.together else [])]
+        return [*told, self.stack_line(), *(line for line in (self.together, self.rows) if line)]
 
     def stack_line(self) -> str:
         """Tell what is stacked, with which weights, in a line."""
@@ -367,9 +370,9 @@ class Recipe:
     def from_state(cls, state: dict[str, Any]) -> Recipe:
         """Take back what :meth:`state` returned."""
         entries = [Entry(**entry) for entry in state["entries"]]
-        return cls(
-            state["columns"], state["folds"], Plan(**state["plan"]), entries, state["log_loss"], state["together"]
-        )
+        names = ("columns", "folds", "log_loss", "together", "rows")
+        told = {name: state[name] for name in names if name in state}  # models of before had no rows to tell of
+        return cls(plan=Plan(**state["plan"]), entries=entries, **told)
 
 
 class Workshop:

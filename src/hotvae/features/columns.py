@@ -474,11 +474,12 @@ def _text_column(name: str, column: "pd.Series[Any]") -> Column:
     if all(_ISO_DATE.fullmatch(level.strip()) for level in levels) and _parsed_dates(levels).notna().all():
         return _date_column(name, column)
     is_identifier = _IDENTIFIER.fullmatch(_words(name)) is not None
-    if len(levels) > max(_FEW_LEVELS, n_known / 2):
-        if np.mean([level.count(" ") + 1 for level in levels]) >= _SENTENCE:
-            return Column("text")
-        if not is_identifier:
-            check_text_cells(name, column)
+    n_words = np.mean([level.count(" ") + 1 for level in levels])
+    has_many = len(levels) > max(_FEW_LEVELS, n_known / 2)
+    if has_many and n_words >= _SENTENCE:
+        return Column("text")
+    if not is_identifier and not isinstance(column.dtype, pd.CategoricalDtype):
+        check_text_cells(name, column, dates=has_many)  # each number would become a level of its own
     return _levels_column(column, is_identifier)
 
 

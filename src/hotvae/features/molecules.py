@@ -312,7 +312,8 @@ def _graph_of(smiles: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]
         from rdkit import Chem, rdBase
     except ImportError as error:
         raise ConfigError(
-            "bonds must be False where RDKit is absent; got True. Install it with: pip install 'hotvae[molecules]'."
+            "bonds must be False where RDKit is absent; got True. Try pip install rdkit (it is in the extra "
+            "'molecules' of hotvae)."
         ) from error
     with rdBase.BlockLogs():  # what it cannot read is told in a warning of ours
         molecule = Chem.MolFromSmiles(smiles)

@@ -1,5 +1,5 @@
 """Field data in, maps out: eBird files, covariates at places, grids, maps, and where a map can be trusted.
 
-What stands here needs the packages of ``pip install 'hotvae[geo]'``. They are imported when they are first used, by
+What stands here needs the packages of the extra ``geo``. They are imported when they are first used, by
 :func:`~hotvae.geo.extras.geo_module`.
 """

@@ -18,10 +18,11 @@ from typing import Any
 
 import pandas as pd
 
-from hotvae.checkpoint import json_ready, write_text
+from hotvae.checkpoint import json_ready
 from hotvae.config import require_choice, require_count, require_number, require_share
 from hotvae.data.frames import write_table
 from hotvae.errors import ConfigError
+from hotvae.files import write_text
 from hotvae.geo.ebird_effort import CHECKLIST_COLUMNS
 from hotvae.geo.ebird_filters import BEST_PRACTICE, Filters
 from hotvae.geo.ebird_steps import Stages

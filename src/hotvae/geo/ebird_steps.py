@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hotvae.checkpoint import write_text
 from hotvae.errors import ConfigError, DataError, listed
+from hotvae.files import write_text
 from hotvae.geo.ebird_effort import Clocks, effort_columns
 from hotvae.geo.ebird_filters import DAMAGED, IS_SPECIES, Filters, line_query, quoted
 from hotvae.geo.ebird_text import PieceReader, TextFile, damaged_line

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hotvae.checkpoint import write_text
 from hotvae.errors import ConfigError
+from hotvae.files import write_text
 from hotvae.geo.extras import geo_module
 from hotvae.geo.rasters import MapGrid
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotvae.checkpoint import write_text
 from hotvae.errors import ConfigError, DataError
+from hotvae.files import write_text
 
 # Characters of the checksum that a file begins with.
 _DIGEST = 64

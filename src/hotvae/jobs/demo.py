@@ -21,11 +21,12 @@ import pandas as pd
 
 from hotvae.baselines.plain import PlainNetClassifier
 from hotvae.baselines.scikit import ExtraTrees
-from hotvae.checkpoint import check_replaceable, json_ready, write_text
+from hotvae.checkpoint import check_replaceable, json_ready
 from hotvae.data.catalog import describe
 from hotvae.data.frames import write_table
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.registry import load_model
+from hotvae.files import write_text
 from hotvae.jobs.data import ExportedSet, export_set
 from hotvae.jobs.explain import explain_table
 from hotvae.jobs.settings import TrainSettings

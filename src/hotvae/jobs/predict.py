@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +13,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hotvae.checkpoint import locked
 from hotvae.data.frames import write_table
 from hotvae.errors import ConfigError, DataError, DataWarning, listed, option
 from hotvae.estimators.base import LabelClassifier
@@ -22,6 +20,7 @@ from hotvae.estimators.decisions import OBJECTIVES, check_empty
 from hotvae.estimators.registry import load_model
 from hotvae.estimators.thresholds import apply_thresholds
 from hotvae.features.rows import take
+from hotvae.files import check_name, locked, whole_file, write_text
 from hotvae.jobs.table_needs import TableNeeds
 from hotvae.metrics import METRICS, find_metric
 
@@ -135,11 +134,13 @@ def predict_table(
     given: str | Path | None = None,
     ignore_unknown: bool = False,
     id_column: str | None = None,
+    long: str | None = None,
     sheet: str | None = None,
     encoding: str = "utf-8",
     decimal: str = ".",
     threads: int | None = None,
     trust: bool = False,
+    safe_csv: bool = False,
     force: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> PredictionRun:
@@ -161,13 +162,15 @@ def predict_table(
         Also write the list of labels of each row that is best for an objective, as 0 and 1, to a file beside ``out``.
     given : path, optional
         Table of labels that are known beforehand; see :meth:`TableNeeds.read_given`.
-    ignore_unknown, id_column, sheet, encoding, decimal
+    ignore_unknown, id_column, long, sheet, encoding, decimal
         Options of tables; see :mod:`hotvae.jobs.table_needs`.
     threads : int, optional
         CPU threads; by default as in training.
     trust : bool
         Also write how far each row is from training, and to a file beside ``out`` which labels can be called present
         or absent.
+    safe_csv : bool
+        In CSV, put an apostrophe in front of names and ids that a spreadsheet would take for formulas.
     force : bool
         Replace files that are there.
     progress : callable, optional
@@ -206,7 +209,7 @@ def predict_table(
     if lists is not None:
         lists.check(model)
     columns = model.label_names_ if model.target_ == "labels" else model.classes_
-    if given is None and source.suffix.lower() in _PARQUET and target.suffix.lower() in _PARQUET:
+    if given is None and long is None and source.suffix.lower() in _PARQUET and target.suffix.lower() in _PARQUET:
         n_rows = predict_stream(
             model,
             source,
@@ -232,7 +235,10 @@ def predict_table(
         if source.suffix.lower() == ".npz":
             features, ids = needs.read_features(source, id_column=id_column, ignore_unknown=ignore_unknown)
         else:
-            frame = needs.read_rows(source, id_column=id_column, sheet=sheet, encoding=encoding, decimal=decimal)
+            rows, _, id_column = needs.by_site(
+                source, long=long, id_column=id_column, encoding=encoding, decimal=decimal
+            )
+            frame = needs.read_rows(rows, id_column=id_column, sheet=sheet, encoding=encoding, decimal=decimal)
             features, ids = needs.features_of(
                 frame, id_column=id_column, ignore_unknown=ignore_unknown, source=source.name
             )
@@ -241,13 +247,19 @@ def predict_table(
         probs = predict_rows(model, features, labels)
         front = watch.look(features, places)
         watch.warn()
-        write_table(prediction_table(ids, probs, columns, front), target)
+        write_table(prediction_table(ids, probs, columns, front), target, safe=safe_csv)
         if calls_out is not None:
-            write_table(prediction_table(ids, watch.calls(probs), columns, places), calls_out)
+            write_table(prediction_table(ids, watch.calls(probs), columns, places), calls_out, safe=safe_csv)
         if cut is not None and binary_out is not None:
-            write_table(prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns, places), binary_out)
+            write_table(
+                prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns, places),
+                binary_out,
+                safe=safe_csv,
+            )
         if lists is not None and list_out is not None:
-            write_table(prediction_table(ids, lists.of(model, features, labels), columns, places), list_out)
+            write_table(
+                prediction_table(ids, lists.of(model, features, labels), columns, places), list_out, safe=safe_csv
+            )
     is_given = np.zeros(probs.shape, dtype=bool) if labels is None else ~np.isnan(labels)
     counts = int(is_given.sum()), int(is_given.any(axis=1).sum())
     return PredictionRun(files, len(probs), len(columns), str(ids.name), cut, *counts, lists, watch.n_outside)
@@ -351,10 +363,13 @@ def check_out(paths: Iterable[Path], force: bool) -> None:
     An unknown kind of file, a missing folder, or, without ``force``, a file that is there raises a ``ConfigError``.
     """
     for path in paths:
+        check_name(path)
         if not path.name.lower().endswith(OUT_SUFFIXES):
             raise ConfigError(f"output must end in {', '.join(OUT_SUFFIXES)}; got {path.name!r}. Rename it.")
         if not path.parent.is_dir():
             raise ConfigError(f"output folder must exist; got {str(path.parent)!r}. Make it, or choose another.")
+        if path.is_dir():
+            raise ConfigError(f"output must be a file; got the folder {str(path)!r}. Choose another name.")
         if path.exists() and not force:
             raise ConfigError(
                 f"output must be a new file; got {str(path)!r}, which exists. Pass --force to replace it."
@@ -619,11 +634,11 @@ def _stream_identity(model: LabelClassifier, source: Path, settings: list[Any]) 
 
 def _open_parts(parts: Path, identity: str) -> None:
     note = parts / "identity"
-    if parts.exists() and not (note.is_file() and note.read_text(encoding="utf-8") == identity):
+    if parts.exists() and not (note.is_file() and note.read_bytes() == identity.encode()):
         shutil.rmtree(parts)
     if not parts.exists():
         parts.mkdir()
-        note.write_text(identity, encoding="utf-8")
+        write_text(note, identity)
 
 
 def _join_parts(
@@ -636,8 +651,7 @@ def _join_parts(
     import pyarrow
     import pyarrow.parquet
 
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    with whole_file(target) as partial:
         writer = None
         try:
             for part in parts:
@@ -653,6 +667,3 @@ def _join_parts(
         finally:
             if writer is not None:
                 writer.close()
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hotvae.config import find_recipe
-from hotvae.errors import ConfigError, listed
+from hotvae.errors import ConfigError, listed, shown
 
 # Short names of the command line for parameters of the classifier.
 ALIASES = {"seed": "random_state", "epochs": "max_epochs", "layers": "n_layers", "threads": "n_threads"}
@@ -62,8 +62,12 @@ class TrainSettings:
         Named set of the catalogue, instead of a table.
     fold : int
         Which of the published splits of that set, from 0.
-    resume, quiet, json : bool
-        How to run and what to print.
+    stream : bool
+        Read a Parquet table a piece at a time, not as a whole.
+    sample : int or None
+        Of such a table, about how many rows decide everything but the weights of networks; None takes what fits.
+    resume, force, quiet, json : bool
+        How to run, whether another model may be replaced, and what to print.
     parameters : dict
         Parameters of the classifier by their own names.
     """
@@ -93,7 +97,10 @@ class TrainSettings:
     recipe: str = "auto"
     data: str | None = None
     fold: int = 0
+    stream: bool = False
+    sample: int | None = None
     resume: bool = True
+    force: bool = False
     quiet: bool = False
     json: bool = False
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -150,7 +157,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
 def _parse_toml(text: str, source: Path) -> Any:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
         raise _malformed("TOML", source, error) from error
 
 
@@ -170,12 +177,12 @@ def _parse_yaml(text: str, source: Path) -> Any:
 
     try:
         return yaml.load(text, Unique) or {}  # a safe loader
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise _malformed("YAML", source, error) from error
 
 
 def _malformed(kind: str, source: Path, error: Exception) -> ConfigError:
-    reason = " ".join(str(error).split())
+    reason = " ".join(str(error).split())[:300]
     return ConfigError(f"config must be well-formed {kind}; got {reason} ({source.name}). Correct this line.")
 
 
@@ -281,7 +288,9 @@ def join_settings(
     model = chosen.get("model", "hotvae")
     recipe = chosen.get("recipe", default_recipe if model == "hotvae" else "auto")
     if recipe != "auto" and model != "hotvae":
-        raise ConfigError(f"recipe must go with model hotvae; got {recipe!r} with {model!r}. Leave out --recipe.")
+        raise ConfigError(
+            f"recipe must go with model hotvae; got {shown(recipe)} with {shown(model)}. Leave out --recipe."
+        )
     parameters = find_classifier(model_of_recipe(model, recipe)).all_settings()
     return train_settings(
         parameters,
@@ -360,7 +369,7 @@ def _refuse_network_setting(name: str, given: str, known: Sequence[str], where: 
 def _unknown(given: str, names: list[str], where: str) -> ConfigError:
     close = get_close_matches(given, names, n=3)
     hint = f"Did you mean {listed(close)}?" if close else f"Known are {listed(sorted(names), len(names))}."
-    return ConfigError(f"setting must be an option or a parameter; got {given!r} ({where}). {hint}")
+    return ConfigError(f"setting must be an option or a parameter; got {shown(given)} ({where}). {hint}")
 
 
 def _is_count(value: Any) -> bool:
@@ -401,7 +410,7 @@ _NUMBERS: tuple[str, Callable[[Any], bool]] = ("be a list of numbers such as [0.
 
 def _check(name: str, value: Any, rule: tuple[str, Callable[[Any], bool]], where: str) -> None:
     if not rule[1](value):
-        raise ConfigError(f"{name} must {rule[0]}; got {value!r} ({where}). Set {name} to such a value.")
+        raise ConfigError(f"{name} must {rule[0]}; got {shown(value)} ({where}). Set {name} to such a value.")
 
 
 def _option(name: str, value: Any, where: str) -> Any:
@@ -409,11 +418,13 @@ def _option(name: str, value: Any, where: str) -> Any:
     if name in ("labels", "drop", "coordinates"):
         items = [value] if isinstance(value, str) else value
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
-            raise ConfigError(f"{name} must be text or a list of texts; got {value!r} ({where}). Name columns.")
+            raise ConfigError(f"{name} must be text or a list of texts; got {shown(value)} ({where}). Name columns.")
         return ",".join(items) if name == "coordinates" else tuple(items)
     default = {entry.name: entry.default for entry in fields(TrainSettings)}[name]
     rule = _FLAG if isinstance(default, bool) else _TEXT
-    rule = {"block_size": _NUMBER, "max_distance": _NUMBER, "neighbours": _COUNT, "fold": _COUNT}.get(name, rule)
+    rule = {"block_size": _NUMBER, "max_distance": _NUMBER, "neighbours": _COUNT, "fold": _COUNT, "sample": _COUNT}.get(
+        name, rule
+    )
     _check(name, value, rule, where)
     if name in _CHOICES and value not in _CHOICES[name]:
         close = get_close_matches(value, _CHOICES[name], n=1)

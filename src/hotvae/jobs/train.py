@@ -7,10 +7,12 @@ passed over.
 
 import filecmp
 import math
+import shutil
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,8 +23,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hotvae.checkpoint import check_replaceable, json_ready, real_folder
-from hotvae.config import require_share
+from hotvae.checkpoint import check_replaceable, json_ready, read_config, real_folder
+from hotvae.config import MOST_SEED, require_seed, require_share
 from hotvae.data.catalog import load
 from hotvae.data.dataset import (
     Dataset,
@@ -30,19 +32,41 @@ from hotvae.data.dataset import (
     feature_kinds,
     single_class_labels,
 )
+from hotvae.data.long import AUTO
 from hotvae.data.splits import other_validation_rows, split_dataset
-from hotvae.data.tables import TableRoles, read_with_roles
+from hotvae.data.tables import TableRoles, is_archive, read_with_roles
 from hotvae.errors import ConfigError, DataWarning, ModelError, TrainingError
 from hotvae.estimators.base import MIN_VALIDATION_ROWS, LabelClassifier, named_tables
 from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.thresholds import apply_thresholds, evaluate, tune_thresholds
+from hotvae.files import check_name, locked
 from hotvae.graph import edge_list_graph, phylogeny_graph, read_edges
 from hotvae.jobs.settings import TrainSettings, model_of_recipe
 from hotvae.jobs.table_needs import TableNeeds
 from hotvae.metrics import brier_score, label_auc, label_average_precision, log_loss, macro_f1
+from hotvae.training.ranks import ALONE, Ranks, shared
 
 TREE_SUFFIXES = (".nwk", ".newick", ".tree", ".tre")
 DEFAULT_RELATIVES = 5
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of a table that is larger than memory, and how often its labels occur in all rows.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        The sample.
+    n_rows : int
+        All rows.
+    count : callable
+        Takes names of labels; returns in how many rows of the table each is present, and observed.
+    """
+
+    rows: pd.DataFrame
+    n_rows: int
+    count: Callable[[Sequence[str]], tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 Tell = Callable[[TableRoles], None]
@@ -96,7 +120,11 @@ def state_file(out: str | Path) -> Path:
 def remove_state(state: Path) -> None:
     """Remove what a run that was interrupted, or has ended, left behind: a file, or a folder of fitted members."""
     if state.is_dir():
-        for file in (*state.glob("*.safetensors*"), state / "run"):  # with what was half written when it was killed
+        shutil.rmtree(state / "sampled", ignore_errors=True)
+        if (state / "sampled.state").exists():
+            remove_state(state / "sampled.state")
+        # With what was half written when it was killed.
+        for file in (*state.glob("*.safetensors*"), *state.glob(".*.safetensors.*"), state / "run"):
             file.unlink(missing_ok=True)
         if not any(state.iterdir()):  # another's files stay
             state.rmdir()
@@ -110,6 +138,8 @@ def train(
     *,
     command: str | None = None,
     tell: Tell | None = None,
+    sample: Sample | None = None,
+    ranks: Ranks = ALONE,
 ) -> TrainRun:
     r"""Train a classifier on a table in a file, or on a named data set, and save it.
 
@@ -124,6 +154,11 @@ def train(
         Noted in the model.
     tell : callable, optional
         Called with what became of every column of the table, before anything is learned.
+    sample : Sample, optional
+        Rows to learn from, where the table is too large to be read; all rows by default.
+    ranks : Ranks, optional
+        Processes that share the training of a network, of which this is one; all call this alike, and the first
+        writes the model.
 
     Returns
     -------
@@ -152,46 +187,59 @@ def train(
     >>> run.n_train, run.split, sorted(entry.name for entry in folder.iterdir())
     (60, '3 folds of single rows', ['model', 'sites.csv'])
     """
-    out = _checked_out(settings.out)
-    model = new_model(settings)
-    job = read_job(model, settings, table, tell=tell)
+    out = checked_out(settings.out)
     state = state_file(out)
-    if not settings.resume:
-        remove_state(state)
-    resumed = state.exists()
-    model.change_settings(progress="silent" if settings.quiet else "auto", state_file=state)
-    give_graph(model, settings, job)
-    if job.validation is None and not model.holds_out_itself:
-        model.set_params(validation_fraction=0.0)
-    started = time.perf_counter()
-    try:
-        model.fit(job.training, validation=job.validation)
-    except (TrainingError, ModelError) as error:
-        if not resumed:
-            raise
-        raise TrainingError(f"{error} Or pass --no-resume to start afresh.") from error
-    seconds = time.perf_counter() - started
-    model.change_settings(progress="silent", state_file=None)
-    measures = [
-        None if rows is None else evaluate(rows[1].to_numpy(), model.predict_proba(rows[0]), model.thresholds_)
-        for rows in (job.validation, job.test)
-    ]
-    left_out = getattr(model, "left_out_", None)
-    if measures[0] is None and left_out is not None:
-        measures[0] = evaluate(job.training.labels, left_out, model.thresholds_)
-        job.card["split"] = model.recipe_.folds
-    n_validation = 0 if job.validation is None else len(job.validation[1])
-    card = job.card | {
-        "command": command,
-        "n_validation": n_validation,
-        "validation": json_ready(measures[0]),
-        "test": json_ready(measures[1]),
-        "settings": json_ready({"model": settings.model, "recipe": settings.recipe}),
-    }
-    model.save(out, extra=card)
-    remove_state(state)
-    split, dropped, n_train = card["split"], card["dropped_labels"], job.training.n_samples
-    return TrainRun(model, split, n_train, n_validation, dropped, resumed, seconds, *measures)
+    # Of two runs at once, one would read the other's state.
+    with locked(state) if ranks.is_first else nullcontext():
+        model = new_model(settings)
+        if ranks.size > 1 and model.holds_out_itself:
+            raise ConfigError(
+                f"a training that {ranks.size} processes share must stream, or train a network; got neither. Pass "
+                "--stream, or --recipe network."
+            )
+        job = read_job(model, settings, table, tell=tell, sample=sample)
+        if not settings.force:
+            check_same(Path(out), type(model).__name__, job.card)
+        if not settings.resume and ranks.is_first:
+            remove_state(state)
+        ranks.wait()
+        resumed = state.exists()
+        model.change_settings(progress="silent" if settings.quiet else "auto", state_file=state)
+        give_graph(model, settings, job)
+        if job.validation is None and not model.holds_out_itself:
+            model.set_params(validation_fraction=0.0)
+        started = time.perf_counter()
+        try:
+            with shared(ranks):
+                model.fit(job.training, validation=job.validation)
+        except (TrainingError, ModelError) as error:
+            if not resumed:
+                raise
+            raise TrainingError(f"{error} Or pass --no-resume to start afresh.") from error
+        seconds = time.perf_counter() - started
+        model.change_settings(progress="silent", state_file=None)
+        measures = [
+            None if rows is None else evaluate(rows[1].to_numpy(), model.predict_proba(rows[0]), model.thresholds_)
+            for rows in (job.validation, job.test)
+        ]
+        left_out = getattr(model, "left_out_", None)
+        if measures[0] is None and left_out is not None:
+            measures[0] = evaluate(job.training.labels, left_out, model.thresholds_)
+            job.card["split"] = model.recipe_.folds
+        n_validation = 0 if job.validation is None else len(job.validation[1])
+        card = job.card | {
+            "command": command,
+            "n_validation": n_validation,
+            "validation": json_ready(measures[0]),
+            "test": json_ready(measures[1]),
+            "settings": json_ready({"model": settings.model, "recipe": settings.recipe}),
+        }
+        if ranks.is_first:
+            model.save(out, extra=card)
+            remove_state(state)
+        ranks.wait()
+        split, dropped, n_train = card["split"], card["dropped_labels"], job.training.n_samples
+        return TrainRun(model, split, n_train, n_validation, dropped, resumed, seconds, *measures)
 
 
 class Job(NamedTuple):
@@ -209,6 +257,7 @@ def read_job(
     table: str | Path | None,
     draw: int = 0,
     tell: Tell | None = None,
+    sample: Sample | None = None,
 ) -> Job:
     """Read the rows of a table or a named set, and hold out those that a model is judged by.
 
@@ -225,6 +274,8 @@ def read_job(
         the same.
     tell : callable, optional
         Is handed what becomes of every column of a table, before anything is learned from them.
+    sample : Sample, optional
+        Rows to learn from, where the table is too large to be read.
 
     Returns
     -------
@@ -243,7 +294,7 @@ def read_job(
         )
     if settings.validation is not None:
         _check_other_rows(Path(table), Path(settings.validation))
-    return _table_job(model, Path(table), settings, draw, tell)
+    return _table_job(model, Path(table), settings, draw, tell, sample)
 
 
 def _check_other_rows(table: Path, validation: Path) -> None:
@@ -261,10 +312,17 @@ def give_graph(model: LabelClassifier, settings: TrainSettings, job: Job) -> Non
         model.set_params(graph=_label_graph(settings, job.training.label_names))
 
 
-def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings, draw: int, tell: Tell | None) -> Job:
+def _table_job(
+    model: LabelClassifier,
+    table: Path,
+    settings: TrainSettings,
+    draw: int,
+    tell: Tell | None,
+    sample: Sample | None,
+) -> Job:
     # A column of texts or molecules is no mistake where the encoder reads them, or where columns are looked at first.
     free_text = model.holds_out_itself or model.new_features().is_column
-    data, roles = _read_training_table(table, settings, free_text)
+    data, roles = _read_training_table(table, settings, free_text, None if sample is None else sample.rows)
     if tell is not None:
         tell(roles)
     if model.holds_out_itself:
@@ -272,23 +330,58 @@ def _table_job(model: LabelClassifier, table: Path, settings: TrainSettings, dra
         model.set_params(hold_out=kinds.get(settings.split, "auto"))
         training, held_out, how = data, None, "file" if settings.validation else "folds"
     else:
-        seed = model.random_state + draw if draw and model.random_state is not None else model.random_state
+        seed = model.random_state if model.random_state is None else (model.random_state + draw) % (MOST_SEED + 1)
         training, held_out, how = _split_rows(data, settings, model.validation_fraction, seed)
-    dropped = list(single_class_labels(training)) if settings.drop_single_class else []
+    names = training.label_names
+    counts = None if sample is None else sample.count(names)
+    single = single_class_labels(training) if counts is None else _single_class(names, *counts)
+    dropped = list(single) if settings.drop_single_class else []
     if dropped:
         training = training.drop_labels(dropped)
         held_out = None if held_out is None else held_out.drop_labels(dropped)
-    check_trainable(training)
+    check_trainable(training, {} if dropped else single)
     card = table_card(table, settings, training, dropped=dropped) | {"split": how}
+    if sample is not None and counts is not None:
+        rates = np.round(counts[0] / np.maximum(counts[1], 1), 6).tolist()
+        known = {name: rate for name, rate in zip(names, rates, strict=True) if name not in dropped}
+        n_gaps = int(sum(sample.n_rows - n for name, n in zip(names, counts[1], strict=True) if name in known))
+        card |= {"prevalence": known, "n_labels_not_observed": n_gaps}
     card |= {"left_out": roles.left_out, "notes": list(roles.notes), "crs": roles.crs, "id_column": roles.id_column}
     card["dropped_columns"] = sorted({*card["dropped_columns"], *roles.left_out})
     validation = None if held_out is None else named_tables(held_out)
     if settings.validation is not None:
         needs = TableNeeds.of_card(card, sparse.issparse(training.features))
-        features, _ = needs.read_features(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
-        labels = needs.read_labels(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
-        validation = features, pd.DataFrame(labels, columns=list(training.label_names))
+        validation = _read_validation_table(settings.validation, settings, needs, roles.is_long)
     return Job(training, validation, None, card)
+
+
+def _read_validation_table(
+    table: str, settings: TrainSettings, needs: TableNeeds, is_long: bool
+) -> tuple[Any, pd.DataFrame]:
+    """Read features and labels to choose by; of a model trained on records, from records or from a row a site."""
+    reading: Any = {"encoding": settings.encoding, "decimal": settings.decimal}
+    rows: Any = table
+    has_records = False
+    if is_long and not is_archive(table):
+        rows = needs.read_rows(table, **reading)
+        has_records = not set(needs.labels) & set(rows.columns)
+    if has_records and (settings.sites is not None or settings.label_table is not None):
+        raise ConfigError(
+            f"validation must have a row a site, with its covariates and a column a species, where training has a "
+            f"table of sites; got records ({Path(table).name}). Join them, or leave it out: rows are then held out."
+        )
+    rows, labels_of, id_column = needs.by_site(rows, long=(settings.long or AUTO) if has_records else None, **reading)
+    features, _ = needs.read_features(rows, id_column=id_column, **reading)
+    labels = needs.read_labels(rows, label_table=labels_of, id_column=id_column, **reading)
+    return features, pd.DataFrame(labels, columns=needs.labels)
+
+
+def _single_class(
+    names: Sequence[str], n_present: NDArray[np.int64], n_observed: NDArray[np.int64]
+) -> dict[str, int | None]:
+    """Say by their counts which labels have one class, as :func:`single_class_labels` does by their rows."""
+    found = zip(names, n_present.tolist(), n_observed.tolist(), strict=True)
+    return {name: None if not seen else int(there > 0) for name, there, seen in found if there in (0, seen)}
 
 
 def _catalog_job(model: LabelClassifier, settings: TrainSettings, draw: int) -> Job:
@@ -307,7 +400,9 @@ def _catalog_job(model: LabelClassifier, settings: TrainSettings, draw: int) -> 
     parts = named.split
     if draw:
         kind = _kind(data, settings.split)
-        parts = other_validation_rows(data, parts, kind=kind, random_state=seed + draw, block_size=settings.block_size)
+        parts = other_validation_rows(
+            data, parts, kind=kind, random_state=(seed + draw) % (MOST_SEED + 1), block_size=settings.block_size
+        )
     training, held_out, test = (data.take(rows) for rows in (parts.train, parts.validation, parts.test))
     dropped = list(single_class_labels(training)) if settings.drop_single_class else []
     if dropped:
@@ -325,17 +420,34 @@ def _catalog_job(model: LabelClassifier, settings: TrainSettings, draw: int) -> 
     return Job(training, named_tables(held_out), named_tables(test), card)
 
 
-def _checked_out(out: str | None) -> str:
+def check_same(out: Path, kind: str, card: dict[str, Any]) -> None:
+    """Refuse to replace a model by one of something else: a slip in a name would cost hours of training."""
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    config = read_config(out)
+    before = config.get("extra") or {}
+    told = {"kind": (config.get("kind"), kind)}
+    told |= {name: (before.get(name), card[name]) for name in ("table", "labels", "feature_names")}
+    other = [name.replace("_", " ") for name, (old, new) in told.items() if old != new]
+    if other:
+        raise ModelError(
+            f"out must be new, or a model of the same kind, table and columns; got {str(out)!r}, another by its "
+            f"{' and '.join(other)}. Choose another folder, or pass --force to replace it."
+        )
+
+
+def checked_out(out: str | None) -> str:
     """Return the folder of the model, which has to be one that may be written."""
     if out is None:
         raise ConfigError("out must name the folder of the model; got none. Pass --out MODEL.")
-    if Path(out).name in ("", ".."):
+    if Path(out).name in ("", "..") or out.strip("/.") == "":
         raise ConfigError(f"out must be a folder with a name; got {out!r}. Pass --out my_model.")
+    check_name(out)
     folder = real_folder(out)
     check_replaceable(folder)
     try:  # now, and not after hours of training
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}."):
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".hotvae-"):
             pass
     except OSError as error:
         raise ConfigError(
@@ -367,17 +479,20 @@ def new_model(settings: TrainSettings) -> LabelClassifier:
             f"graph must be left out for the {settings.model} model; got {settings.graph!r}. It has no messages."
         )
     model = cls.from_settings(**{"random_state": 0} | settings.parameters)
+    require_seed("seed", model.random_state)
     model.check_parameters()
     return model
 
 
-def _read_training_table(table: Path, settings: TrainSettings, free_text: bool) -> tuple[Dataset, TableRoles]:
+def _read_training_table(
+    table: Path, settings: TrainSettings, free_text: bool, rows: pd.DataFrame | None
+) -> tuple[Dataset, TableRoles]:
     def one_or_many(patterns: tuple[str, ...]) -> str | list[str]:
         # A single text is left to the reader, who tells a comma in a name from one between names.
         return patterns[0] if len(patterns) == 1 else list(patterns)
 
     return read_with_roles(
-        table,
+        table if rows is None else rows,
         labels=one_or_many(settings.labels) or None,
         label_table=settings.label_table,
         id_column=settings.id_column,

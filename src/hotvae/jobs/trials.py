@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hotvae.config import require_module
 from hotvae.errors import ConfigError, DataWarning, HotVAEError
 from hotvae.jobs.search_space import Choices, Numbers, Space, plain, suggest
 from hotvae.jobs.settings import TrainSettings, model_of_recipe, train_settings
@@ -90,7 +91,7 @@ class Task:
     def name(self) -> str:
         """Tell searches in one journal apart: by data, rows, settings and space, not by where files lie."""
         told = asdict(self.settings)
-        for option in ("out", "resume", "quiet", "json"):
+        for option in ("out", "stream", "sample", "resume", "force", "quiet", "json"):
             del told[option]
         files = {option: path for option, path in told.items() if isinstance(path, str) and Path(path).is_file()}
         told = {option: value for option, value in told.items() if option not in files}
@@ -174,7 +175,7 @@ def check_journal(journal: str | os.PathLike[str], say: Say) -> None:
 def _is_record(line: bytes) -> bool:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(record, dict) and "op_code" in record
 
@@ -188,10 +189,7 @@ def _no_journal(path: Path, reason: str) -> ConfigError:
 
 def find_optuna() -> Any:
     """Import Optuna, or say how to get it."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise ConfigError("optuna must be installed to search; got none. Try pip install 'hotvae[tune]'.") from error
+    optuna = require_module("optuna", "search for settings", "tune")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 
@@ -341,10 +339,6 @@ def run_trials(
 
 def _fitting(settings: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     """Change settings that do not go with others."""
-    values = {**known, **settings}
-    if "direct_epochs" in settings:
-        # Longer than half of the run, the direct path would leave no epoch to the messages.
-        settings["direct_epochs"] = min(settings["direct_epochs"], values["max_epochs"] // 2)
     if "dim" in settings and "n_heads" in known:
         settings["n_heads"] = max(1, settings["dim"] // 64)
     return settings
@@ -364,9 +358,7 @@ def _judge(task: Task, settings: Mapping[str, Any], job: Job, watcher: Clock) ->
     from hotvae.jobs.train import give_graph, new_model
     from hotvae.metrics import score
 
-    # What HOT-VAE learns afterwards, of given labels and whole communities, does not change what is judged here.
-    aside = {"given_epochs": 0, "covariance_epochs": 0} if task.model == "hotvae_network" else {}
-    model = new_model(replace(task.settings, parameters={"n_threads": 1, **settings, **aside}))
+    model = new_model(replace(task.settings, parameters={"n_threads": 1, **settings}))
     give_graph(model, task.settings, job)
     assert job.validation is not None  # as planned
     features, labels = job.validation

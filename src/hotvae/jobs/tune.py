@@ -19,8 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
-from hotvae.checkpoint import write_text
 from hotvae.errors import ConfigError, listed
+from hotvae.files import write_text
 from hotvae.jobs.durations import duration_words
 from hotvae.jobs.search_space import space_of
 from hotvae.jobs.settings import TrainSettings, model_of_recipe

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from sklearn.ensemble import ExtraTreesClassifier
 
 from hotvae.baselines.plain import PlainNetClassifier
-from hotvae.checkpoint import check_replaceable, write_text
+from hotvae.checkpoint import check_replaceable
 from hotvae.data.dataset import Dataset
 from hotvae.data.frames import write_table
 from hotvae.data.splits import Split, split_dataset
@@ -32,6 +32,7 @@ from hotvae.estimators.hotvae_network import HotVAENetwork
 from hotvae.estimators.threshold_tuner import label_probs
 from hotvae.estimators.thresholds import evaluate, tune_thresholds
 from hotvae.explain.associations import Association, residual_associations, strongest_associations
+from hotvae.files import write_text
 from hotvae.jobs.demo import comparison
 from hotvae.jobs.settings import TrainSettings
 from hotvae.jobs.train import table_card

@@ -21,8 +21,8 @@ from typing import Any, ClassVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from hotvae.checkpoint import write_text
 from hotvae.errors import ConfigError
+from hotvae.files import write_text
 from hotvae.report.explorer import ExplorerContent
 
 DOTS_PER_INCH = 144

@@ -21,15 +21,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from hotvae.checkpoint import read_tensors, write_tensors
 from hotvae.errors import DataError, DataWarning, TrainingError
 from hotvae.features.rows import Rows
-from hotvae.features.tokens import TokenRows
 from hotvae.metrics import METRICS, THRESHOLDS, score
-from hotvae.training.prediction import choose_device, owned_randomness, predict_network, to_tensor, torch_threads
-from hotvae.training.progress import make_progress
+from hotvae.training.prediction import as_tensor, choose_device, owned_randomness, predict_network, torch_threads
+from hotvae.training.progress import Silent, make_progress
+from hotvae.training.ranks import Ranks, sharing
 from hotvae.training.settings import WHERE, Training
+from hotvae.training.sources import InMemory, Source, Streamed
+
+# Numbers of random streams that are apart for each process.
+_STREAMS = 1_000_003
 
 
 class Network(Protocol):
@@ -78,15 +83,13 @@ class _Job:
     network: nn.Module
     optimizer: torch.optim.Optimizer
     weights: Mapping[str, float]
-    train: Rows
+    train: Source
     validation: Rows | None
     training: Training
     seed: int
     device: torch.device
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return max(1, math.ceil(len(self.train) / self.training.batch_size))
+    ranks: Ranks
+    loss_of: Callable[[Tensor, Tensor, Tensor | None], Mapping[str, Tensor]]
 
 
 @dataclass
@@ -103,7 +106,7 @@ class _State:
 def fit_network(
     network: nn.Module,
     weights: Mapping[str, float],
-    train: Rows,
+    train: Rows | Streamed,
     validation: Rows | None,
     training: Training,
     *,
@@ -116,12 +119,13 @@ def fit_network(
     Parameters
     ----------
     network : nn.Module
-        A :class:`Network`; changed in place. It may have ``begin_epoch(epoch)``, called before every epoch, and with
-        None when training is over.
+        A :class:`Network`; changed in place.
     weights : mapping of str to float
         Weight of each loss term.
-    train, validation : Rows
-        Training rows; rows that choose the epoch. Without validation rows the last epoch is kept.
+    train : Rows or Streamed
+        Training rows, in memory or in a Parquet table; an epoch of the latter is one leg of a pass.
+    validation : Rows, optional
+        Rows that choose the epoch. Without them the last epoch is kept.
     training : Training
         Epochs, step size, selection metric, device, progress and the like.
     seed : int
@@ -135,6 +139,12 @@ def fit_network(
     -------
     History
         One record per epoch.
+
+    Notes
+    -----
+    Inside :func:`~hotvae.training.ranks.shared`, all processes call this with the same settings. Each computes the
+    gradient of its part of every batch, and the predictions of its part of the validation rows; sums over all of them
+    decide, so that every process ends with the same weights. The first one writes the state, and all read it.
 
     Raises
     ------
@@ -156,29 +166,30 @@ def fit_network(
     1.0
     """
     training = training.checked()
-    if np.isnan(train.observed()).all():
+    if isinstance(train, Rows) and np.isnan(train.observed()).all():
         raise DataError(
             f"training labels must hold an observed value; got none ({len(train)} rows). Check the label columns."
         )
     device = choose_device(training.device)
     network.to(device)
     optimizer = _make_optimizer(network, training)
-    job = _Job(network, optimizer, weights, train, validation, training, seed, device)
+    ranks = sharing()
+    source = InMemory(train, training.batch_size, seed, ranks) if isinstance(train, Rows) else train.among(ranks)
+    loss_of = cast(Network, network).loss if ranks.size == 1 else _shared_loss(network)
+    job = _Job(network, optimizer, weights, source, validation, training, seed, device, ranks, loss_of)
     state = _State(average=_snapshot(network), best=_snapshot(network))
     fingerprint = _fingerprint(job, identity)
     state_file = None if training.state_file is None else Path(training.state_file)
     if state_file is not None and state_file.exists():
         _resume(job, state, state_file, fingerprint)
-    # A network may change with the epochs, as HOT-VAE does when its labels begin to pass messages.
-    begin_epoch: Callable[[int | None], None] = getattr(network, "begin_epoch", lambda epoch: None)
 
-    with torch_threads(training.n_threads), make_progress(training.progress, title) as progress:
+    told = make_progress(training.progress, title) if ranks.is_first else Silent()
+    with torch_threads(training.n_threads), told as progress:
         progress.start(training.max_epochs, state.history.records)
         while not state.history.stopped:
             epoch = len(state.history.records) + 1
             started = time.perf_counter()
-            begin_epoch(epoch)
-            with owned_randomness(seed, epoch, device):
+            with owned_randomness(seed, epoch + _STREAMS * ranks.rank, device):
                 record = train_epoch(job, state, epoch)
             if "failed" not in record:
                 _select(job, state, record)
@@ -191,11 +202,10 @@ def fit_network(
                 state.history.stopped = "max_epochs"
             elif training.patience and validation is not None and epoch - state.history.best_epoch >= training.patience:
                 state.history.stopped = "patience"
-            if state_file is not None:
+            if state_file is not None and ranks.is_first:
                 _write_state(job, state, state_file, fingerprint)
             progress.epoch(record)
 
-    begin_epoch(None)
     network.load_state_dict(state.best)
     network.eval()
     network.to("cpu")
@@ -235,27 +245,27 @@ def learning_rate_at(step: int, steps_per_epoch: int, training: Training) -> flo
 
 def train_epoch(job: _Job, state: _State, epoch: int) -> dict[str, Any]:
     """Pass over the training rows once; the record has ``failed`` when something was not finite."""
-    network, training, weights = job.network, job.training, job.weights
-    loss_of = cast(Network, network).loss
+    network, training, weights, ranks = job.network, job.training, job.weights, job.ranks
     network.train()
-    order = np.random.default_rng([job.seed, epoch]).permutation(len(job.train))
     totals: dict[str, float] = {}
     n_rows = 0.0
     rate = 0.0
-    for rows in _batches(order, job.train.features, job.steps_per_epoch, np.random.default_rng([job.seed, epoch, 1])):
-        rate = learning_rate_at(state.step, job.steps_per_epoch, training)
+    n_steps = job.train.n_steps
+    for rows in job.train.batches(epoch):
+        rate = learning_rate_at(state.step, n_steps, training)
         for group in job.optimizer.param_groups:
             group["lr"] = rate
-        features, labels, base_logits = _batch(job.train, rows, job.device)
-        n_observed = float((~torch.isnan(labels)).any(-1).sum())
+        features, labels, base_logits = _batch(rows, job.device)
+        n_observed = float(ranks.sum((~torch.isnan(labels)).any(-1).sum().double()))
         if n_observed == 0:
             continue
-        means = {name: term.sum() / n_observed for name, term in loss_of(features, labels, base_logits).items()}
+        means = {name: term.sum() / n_observed for name, term in job.loss_of(features, labels, base_logits).items()}
         loss = torch.stack([weights[name] * mean for name, mean in means.items()]).sum()
-        if not torch.isfinite(loss):
+        # Of several processes, all see what is not finite in the gradient, which is the sum of theirs.
+        if ranks.size == 1 and not torch.isfinite(loss):
             return {"failed": {name: mean.item() for name, mean in means.items()}}
         job.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        (loss * ranks.size if ranks.size > 1 else loss).backward()  # gradients are averaged over processes
         norm = nn.utils.clip_grad_norm_(network.parameters(), training.clip_norm or math.inf)
         if not torch.isfinite(norm):
             return {"failed": {"gradient": norm.item()}}
@@ -265,6 +275,9 @@ def train_epoch(job: _Job, state: _State, epoch: int) -> dict[str, Any]:
         for name, mean in {"loss": loss, **{f"loss_{k}": v for k, v in means.items()}}.items():
             totals[name] = totals.get(name, 0.0) + float(mean.detach()) * n_observed
         n_rows += n_observed
+    if ranks.size > 1:
+        summed = ranks.sum(torch.tensor([*totals.values()], dtype=torch.float64)).tolist()
+        totals = dict(zip(totals, summed, strict=True))
     return {
         "epoch": epoch,
         **{name: total / n_rows for name, total in totals.items()},
@@ -272,26 +285,28 @@ def train_epoch(job: _Job, state: _State, epoch: int) -> dict[str, Any]:
     }
 
 
-def _batch(rows: Rows, index: NDArray[np.intp], device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
+def _shared_loss(network: nn.Module) -> Callable[..., Mapping[str, Tensor]]:
+    """Return the loss of a network whose gradients are averaged over all processes."""
+
+    class Loss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, features: Tensor, labels: Tensor, base_logits: Tensor | None) -> dict[str, Tensor]:
+            return dict(cast(Network, self.network).loss(features, labels, base_logits))
+
+    return DistributedDataParallel(Loss())
+
+
+def _batch(rows: Rows, device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return features, labels and base logits of some rows as tensors."""
-    labels, base = rows.observed()[index], rows.base_logits
+    base = rows.base_logits
     return (
-        to_tensor(rows.features, index, device),
-        torch.from_numpy(labels).to(device),
-        None if base is None else torch.from_numpy(base[index]).to(device),
+        as_tensor(rows.features, device),
+        torch.from_numpy(rows.observed()).to(device),
+        None if base is None else torch.from_numpy(base).to(device),
     )
-
-
-def _batches(
-    order: NDArray[np.intp], features: Any, n_batches: int, random: np.random.Generator
-) -> list[NDArray[np.intp]]:
-    """Cut the shuffled rows into batches; rows of tokens travel with rows of like length, which spares padding."""
-    if not isinstance(features, TokenRows):
-        return np.array_split(order, n_batches)
-    windows = np.array_split(order, max(1, n_batches // 20))
-    by_length = [window[np.argsort(features.lengths[window], kind="stable")] for window in windows]
-    batches = np.array_split(np.concatenate(by_length), n_batches)
-    return [batches[i] for i in random.permutation(n_batches)]
 
 
 def _update_average(network: nn.Module, state: _State, decay: float) -> None:
@@ -312,12 +327,21 @@ def _select(job: _Job, state: _State, record: dict[str, Any]) -> None:
     raw = _snapshot(network)
     network.load_state_dict(state.average)
     network.eval()
-    features, labels, base = validation.features, validation.observed(), validation.base_logits
-    probs = predict_network(cast(Network, network).predict, features, base, device=job.device)
+    labels = validation.observed()
+    # Each process predicts its rows.
+    mine = job.ranks.mine(len(validation))
+    own = validation if job.ranks.size == 1 else validation[mine]
+    features, base = own.features, own.base_logits
+
+    def all_rows(probs: NDArray[Any]) -> NDArray[Any]:
+        return job.ranks.joined(probs, len(validation))
+
+    probs = all_rows(predict_network(cast(Network, network).predict, features, base, device=job.device))
     halves = _given_half(job)
     if halves is not None:
         given, target = halves
-        given_probs = predict_network(cast(Any, network).predict_given, features, given, base, device=job.device)
+        predict_given = cast(Any, network).predict_given
+        given_probs = all_rows(predict_network(predict_given, features, given[mine], base, device=job.device))
     network.load_state_dict(raw)
     if not np.isfinite(probs).all():
         record["failed"] = {"validation probabilities": float(probs[~np.isfinite(probs)][0])}
@@ -398,22 +422,13 @@ def _fingerprint(job: _Job, identity: Any) -> str:
     text = json.dumps([*settings, shapes, plain], sort_keys=True, default=lambda number: number.item())
     digest = hashlib.sha256(text.encode())
     arrays = [mask.cpu().numpy() for mask in job.network.buffers() if not mask.is_floating_point()]
-    for rows in (job.train, job.validation):
-        if rows is not None:
-            tables = (rows.labels, rows.base_logits)
-            arrays += [*_arrays(rows.features), *(table for table in tables if table is not None)]
+    arrays += job.train.arrays()
+    if job.validation is not None:
+        arrays += InMemory(job.validation, 1, 0).arrays()
     for array in arrays:
         digest.update(f"{array.shape} {array.dtype}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def _arrays(features: Any) -> list[NDArray[Any]]:
-    if isinstance(features, TokenRows):
-        return [features.tokens, features.starts]
-    if isinstance(features, np.ndarray):
-        return [features]
-    return [features.data, features.indices, features.indptr]
 
 
 def _write_state(job: _Job, state: _State, path: Path, fingerprint: str) -> None:

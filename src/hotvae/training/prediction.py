@@ -183,10 +183,14 @@ def owned_randomness(seed: int, stream: int, device: torch.device | None = None)
 
 def to_tensor(features: Matrix, rows: NDArray[np.intp], device: torch.device, n_tokens: int | None = None) -> Tensor:
     """Return some rows as a tensor; sparse ones are made dense, tokens padded with 0."""
-    picked = features[rows]
-    if isinstance(picked, TokenRows):
-        return torch.from_numpy(picked.padded(n_tokens)).to(device)
-    dense = picked.toarray() if sparse.issparse(picked) else picked
+    return as_tensor(features[rows], device, n_tokens)
+
+
+def as_tensor(features: Matrix, device: torch.device, n_tokens: int | None = None) -> Tensor:
+    """Return rows as a tensor; sparse ones are made dense, tokens padded with 0."""
+    if isinstance(features, TokenRows):
+        return torch.from_numpy(features.padded(n_tokens)).to(device)
+    dense = features.toarray() if sparse.issparse(features) else features
     return torch.from_numpy(np.ascontiguousarray(dense)).to(device)
 
 

@@ -29,7 +29,7 @@ def test_read_frame__workbook__is_the_sheet_that_is_named(book):
 
 def test_read_frame__workbook_of_several_sheets__asks_for_one(book):
     with pytest.raises(
-        DataError, match=r"sheet must be named where there are several; got 'Sites 2024', 'Read me' .*--sheet NAME"
+        DataError, match=r"sheet must be named where there are several; got 'Sites 2024', 'Read me' .*sheet="
     ):
         read_frame(book)
     with pytest.raises(DataError, match=r"sheet must be in the file; got 'Sites 2023' \(close: 'Sites 2024'\)"):
@@ -48,7 +48,7 @@ def test_read_frame__damaged_workbook_or_no_openpyxl__says_so(tmp_path, monkeypa
         read_frame(tmp_path / "bad.xlsx")
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(
-        ConfigError, match=r"openpyxl must be installed to read workbooks; got none\. Try pip install 'hotvae"
+        ConfigError, match=r"openpyxl must be installed to read workbooks; got none\. Try pip install openpyxl "
     ):
         read_frame(tmp_path / "bad.xlsx")
 

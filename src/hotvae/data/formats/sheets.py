@@ -1,13 +1,13 @@
 """Workbooks: a sheet of an ``.xlsx`` file as a table. Needs openpyxl, of the extra ``geo``."""
 
-import zipfile
 from pathlib import Path
 
 import pandas as pd
 
 from hotvae.config import require_module
 from hotvae.data.dataset import close_names
-from hotvae.errors import DataError, listed
+from hotvae.data.formats.foreign import check_archive
+from hotvae.errors import DataError, listed, option
 
 
 def read_sheet(path: Path, sheet: str | None = None) -> pd.DataFrame:
@@ -30,16 +30,13 @@ def read_sheet(path: Path, sheet: str | None = None) -> pd.DataFrame:
         A damaged workbook, or a sheet that is not there or not named.
     """
     openpyxl = require_module("openpyxl", "read workbooks", "geo")
+    with path.open("rb") as file:
+        check_archive(file, path)
+    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        try:
-            names = [str(name) for name in book.sheetnames]
-        finally:
-            book.close()
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"table must be readable; got {str(path)!r} (truncated or corrupt: {error}). Save it as .xlsx again."
-        ) from error
+        names = [str(name) for name in book.sheetnames]
+    finally:
+        book.close()
     chosen = chosen_part(names, sheet, "sheet", path)
     frame = pd.read_excel(path, sheet_name=chosen, engine="openpyxl")
     frame = frame.dropna(how="all")
@@ -59,6 +56,6 @@ def chosen_part(names: list[str], wanted: str | None, what: str, path: Path) -> 
     if len(names) != 1:
         raise DataError(
             f"{what} must be named where there are several; got {listed(names, 20)} ({path.name}). "
-            f"Name one: --sheet NAME (sheet='...')."
+            f"Name one: {option('sheet', 'NAME')}."
         )
     return names[0]

@@ -320,6 +320,7 @@ async function begin() {
   byId("zoom-in").onclick = () => view.zoom(1.5);
   byId("zoom-out").onclick = () => view.zoom(1 / 1.5);
   byId("zoom-home").onclick = () => { view.touched = false; view.home(); };
+  if (facts.closer) offerWindows();
   byId("undo").onclick = undo;
   byId("share").onclick = share;
   document.addEventListener("keydown", (event) => {
@@ -331,6 +332,23 @@ async function begin() {
   await breath();
   openTab();
   document.documentElement.dataset.ready = "1";
+}
+
+// A service has more cells than a page: what is in view is asked for anew, with the state as it is but for places,
+// which have other numbers there.
+function offerWindows() {
+  const go = (search) => {
+    const parts = new URLSearchParams(location.hash.slice(1));
+    for (const key of ["place", "other"]) parts.delete(key);
+    location.assign(`${location.pathname}${search}#${parts}`);
+  };
+  const button = (sign, key, onclick) => make("button", { type: "button", "aria-label": say(key), title: say(key), onclick }, sign);
+  const [right, up] = facts.closer.scale;
+  if (facts.closer.has_more) byId("zoom").append(button("⊕", "closer", () => {
+    const [west, north] = view.plane(0, 0), [east, south] = view.plane(view.width, view.height);
+    go(`?window=${[west / right, south / up, east / right, north / up].map((value) => +value.toPrecision(9)).join(",")}`);
+  }));
+  if (facts.closer.is_part) byId("zoom").append(button("▭", "whole", () => go("")));
 }
 
 async function share() {
