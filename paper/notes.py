@@ -26,7 +26,7 @@ def cost_note(store: Store, experiment: Experiment) -> str:
     >>> import tempfile
     >>> from paper.experiments import EXPERIMENTS
     >>> print(cost_note(Store(tempfile.mkdtemp()), EXPERIMENTS["tables"]).splitlines()[0])
-    Repeat: `hotvae benchmark tables`. 0 of 449 cells are here; ...
+    Repeat: `hotvae benchmark tables`. 0 of 455 cells are here; ...
     """
     latest = store.latest(experiment.name)
     declared = {cell.place for cell in experiment.cells()}

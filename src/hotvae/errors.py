@@ -6,6 +6,7 @@ option is named by :func:`option`, which knows who that is (:func:`speaking`).
 
 import json
 import reprlib
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -86,6 +87,31 @@ def speaking(face: Face) -> Iterator[None]:
         yield
     finally:
         _face.reset(before)
+
+
+_hushed: ContextVar[bool] = ContextVar("hushed", default=False)
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Leave out what :func:`warn_of_data` says inside the block, in this thread; filters would belong to all of them.
+
+    Examples
+    --------
+    >>> with hushed():
+    ...     warn_of_data("rows should be like those of training")
+    """
+    before = _hushed.set(True)
+    try:
+        yield
+    finally:
+        _hushed.reset(before)
+
+
+def warn_of_data(sentence: str, stacklevel: int = 2) -> None:
+    """Warn of data that deserve a second look, unless someone has said that it was told already."""
+    if not _hushed.get():
+        warnings.warn(sentence, DataWarning, stacklevel=stacklevel + 1)
 
 
 def option(name: str, value: Any = None, sentence: str = "{}") -> str:

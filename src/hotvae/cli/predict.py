@@ -20,6 +20,7 @@ from hotvae.cli.options import (
     Long,
     ModelFolder,
     ModelTable,
+    SafeCsv,
     Sheet,
 )
 from hotvae.cli.printing import print_json
@@ -80,6 +81,7 @@ def predict(
             help="Also write how far each row is from training, and beside FILE which labels can be called.",
         ),
     ] = False,
+    safe_csv: SafeCsv = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -103,6 +105,7 @@ def predict(
             decimal=decimal,
             threads=threads,
             trust=trust,
+            safe_csv=safe_csv,
             force=force,
             progress=progress,
         )

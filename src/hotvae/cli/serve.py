@@ -3,12 +3,16 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotvae.cli.map import pairs
 from hotvae.cli.options import ModelFolder
 from hotvae.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hotvae.serve.explorer import Explorer
 
 
 def serve(
@@ -18,6 +22,24 @@ def serve(
     token_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File with the token that requests must show; or set HOTVAE_TOKEN."),
+    ] = None,
+    grid: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Also serve the explorer, at /, of a folder of hotvae map, a grid of hotvae grid, or a table.",
+        ),
+    ] = None,
+    raster: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Instead of --grid: raster with the columns of training; repeat."),
+    ] = None,
+    fixed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE,...", help="Of the explorer: columns held at a value, such as effort."),
+    ] = None,
+    coordinates_crs: Annotated[
+        str | None, typer.Option(metavar="EPSG:N", help="Of the explorer: system of the training coordinates.")
     ] = None,
     rows: Annotated[int, typer.Option(metavar="N", min=1, help="Most rows of a request.")] = 1_000,
     body_mb: Annotated[int, typer.Option(metavar="N", min=1, help="Most megabytes of a request.")] = 4,
@@ -40,9 +62,17 @@ def serve(
         words = f"serving {served.description['model']} ({len(served.labels)} labels) at {address}"
         print(f"{words}; {address}/openapi.json says what to ask. Ctrl+C stops it.", file=sys.stderr, flush=True)
 
+    def explorer(served: Served) -> "Explorer":
+        from hotvae.serve.explorer import Explorer
+
+        print("making the explorer ...", file=sys.stderr, flush=True)
+        held = pairs(",".join(fixed or []).split(",") if fixed else [], "--fixed", "duration_h=1")
+        return Explorer.open(served.model, grid, raster or [], fixed=held, coordinates_crs=coordinates_crs)
+
     chosen = {} if workers is None else {"workers": workers}
     limits = Limits(rows=rows, body=body_mb << 20, seconds=seconds, waiting=waiting, **chosen)
-    serve_model(model_folder, host, port, _token(token_file), limits, tell)
+    wanted = explorer if grid is not None or raster else None
+    serve_model(model_folder, host, port, _token(token_file), limits, tell, wanted)
 
 
 def _token(file: Path | None) -> str | None:

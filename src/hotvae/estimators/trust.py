@@ -13,7 +13,6 @@ The mathematics is numpy alone; nothing here knows torch.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from scipy.spatial import KDTree
 from scipy.spatial.distance import pdist
 from sklearn.ensemble import ExtraTreesRegressor
 
-from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+from hotvae.errors import ConfigError, DataError, ModelError, hushed, listed
 from hotvae.features.scaling import FeatureScaler
 
 Floats = NDArray[np.float64]
@@ -203,8 +202,7 @@ class Applicability:
             Names of the columns of an array.
         """
         scaler = FeatureScaler(scaling="standard")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # the model's own scalers have said it
+        with hushed():  # the model's own scalers have said it
             scaler.fit(table, feature_names=names)
         scaled = _scaled(scaler, table)
         weights = column_importance(scaled, predictions, seed)
@@ -525,5 +523,5 @@ def _some_rows(n_rows: int, most: int, random: np.random.Generator) -> NDArray[n
 
 
 def _scaled(scaler: FeatureScaler, table: Any) -> Floats:
-    scaler.is_quiet = True  # the model's own scalers say it; filters of warnings would belong to all threads
-    return np.asarray(scaler.transform(table, np.float64), dtype=np.float64)
+    with hushed():  # the model's own scalers say it
+        return np.asarray(scaler.transform(table, np.float64), dtype=np.float64)

@@ -1,6 +1,5 @@
 """Features as the network sees them: imputed, scaled and one-hot coded by what training rows taught."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, Self, get_args
@@ -23,7 +22,7 @@ from hotvae.data.dataset import (
 )
 from hotvae.data.places import check_degrees
 from hotvae.data.tables import align_columns, check_kinds
-from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+from hotvae.errors import ConfigError, DataError, ModelError, hushed, listed, warn_of_data
 from hotvae.features.landmarks import Landmarks
 from hotvae.features.spatial import SpatialUnits
 from hotvae.features.transformer import RowTransformer
@@ -129,7 +128,6 @@ class FeatureScaler(RowTransformer):
         self.landmarks = landmarks
         self.kinds: tuple[FeatureKind, ...] = ()
         self.is_sparse = False
-        self.is_quiet = False  # whether new rows are warned of elsewhere
         # One entry per numeric column, in order.
         self._median: NDArray[np.float64] = np.empty(0)
         self._center: NDArray[np.float64] = np.empty(0)
@@ -209,8 +207,7 @@ class FeatureScaler(RowTransformer):
                 self._levels = [_sorted_levels(table[name]) for name in self._names("categorical")]
             if self.landmarks:
                 # All else is settled: what transform makes of the training rows is what landmarks are compared with.
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DataWarning)
+                with hushed():
                     scaled = np.asarray(self.transform(features, np.float64))[:, : self._n_own]
                 self._alike = Landmarks(self.landmarks).fit(scaled)
         else:
@@ -248,7 +245,7 @@ class FeatureScaler(RowTransformer):
         surprising = np.flatnonzero((n_missing > 0) & ~self._had_missing)
         if surprising.size:
             names = self._names("numeric")
-            self._warn(
+            warn_of_data(
                 f"columns without missing values in training now have some: "
                 f"{listed(names[i] for i in surprising)} ({int(n_missing[surprising].sum())} values). "
                 "They are taken as the training median."
@@ -272,11 +269,6 @@ class FeatureScaler(RowTransformer):
         if self._alike is not None:
             out[:, n_own + n_places :] = self._alike.transform(out[:, :n_own])
         return out
-
-    def _warn(self, sentence: str) -> None:
-        """Warn of new rows, unless another scaler of the same columns does so."""
-        if not self.is_quiet:
-            warnings.warn(sentence, DataWarning, stacklevel=4)
 
     def state(self) -> dict[str, Any]:
         """Everything learned, as plain lists, numbers and strings; what parameters led to is stored in their place."""
@@ -388,10 +380,9 @@ class FeatureScaler(RowTransformer):
         affected = np.flatnonzero(self._had_missing)
         if affected.size:
             shares = ", ".join(f"{share:.1%}" for share in n_missing[affected][:5] / len(values))
-            warnings.warn(
+            warn_of_data(
                 f"missing values are replaced by the training median and marked in an indicator column: "
                 f"{listed(names[i] for i in affected)} ({shares} missing).",
-                DataWarning,
                 stacklevel=3,
             )
         self._median, self._center, self._scale = np.empty(n_columns), np.zeros(n_columns), np.ones(n_columns)
@@ -475,7 +466,7 @@ class FeatureScaler(RowTransformer):
             unknown = np.flatnonzero(target < 0)
             if unknown.size:
                 new = sorted({found[code] if code >= 0 else "(missing)" for code in codes[unknown]})
-                self._warn(
+                warn_of_data(
                     f"column {name!r} has levels unknown from training: {listed(new)} "
                     f"(rows {listed(unknown)}). They are taken as none of the known levels."
                 )

@@ -140,6 +140,7 @@ def predict_table(
     decimal: str = ".",
     threads: int | None = None,
     trust: bool = False,
+    safe_csv: bool = False,
     force: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> PredictionRun:
@@ -168,6 +169,8 @@ def predict_table(
     trust : bool
         Also write how far each row is from training, and to a file beside ``out`` which labels can be called present
         or absent.
+    safe_csv : bool
+        In CSV, put an apostrophe in front of names and ids that a spreadsheet would take for formulas.
     force : bool
         Replace files that are there.
     progress : callable, optional
@@ -244,13 +247,19 @@ def predict_table(
         probs = predict_rows(model, features, labels)
         front = watch.look(features, places)
         watch.warn()
-        write_table(prediction_table(ids, probs, columns, front), target)
+        write_table(prediction_table(ids, probs, columns, front), target, safe=safe_csv)
         if calls_out is not None:
-            write_table(prediction_table(ids, watch.calls(probs), columns, places), calls_out)
+            write_table(prediction_table(ids, watch.calls(probs), columns, places), calls_out, safe=safe_csv)
         if cut is not None and binary_out is not None:
-            write_table(prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns, places), binary_out)
+            write_table(
+                prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns, places),
+                binary_out,
+                safe=safe_csv,
+            )
         if lists is not None and list_out is not None:
-            write_table(prediction_table(ids, lists.of(model, features, labels), columns, places), list_out)
+            write_table(
+                prediction_table(ids, lists.of(model, features, labels), columns, places), list_out, safe=safe_csv
+            )
     is_given = np.zeros(probs.shape, dtype=bool) if labels is None else ~np.isnan(labels)
     counts = int(is_given.sum()), int(is_given.any(axis=1).sum())
     return PredictionRun(files, len(probs), len(columns), str(ids.name), cut, *counts, lists, watch.n_outside)

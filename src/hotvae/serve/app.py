@@ -3,13 +3,13 @@
 import asyncio
 import hmac
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
-from fastapi.responses import JSONResponse
-from fastapi.security import HTTPBearer
+from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.security import HTTPBasic, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 from pydantic_core import to_json
@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from hotvae.errors import HotVAEError, speaking
 from hotvae.serve.desk import Deadline, Desk, Refusal
+from hotvae.serve.explorer import Explorer
 from hotvae.serve.hearing import listening, warnings_heard
 from hotvae.serve.ledger import LOGGER, Counts, Ledger
 from hotvae.serve.questions import (
@@ -44,7 +45,7 @@ class Problem(BaseModel):
     error: str
 
 
-def make_app(served: Served, token: str | None = None) -> FastAPI:
+def make_app(served: Served, token: str | None = None, explorer: Explorer | None = None) -> FastAPI:
     """Make the application.
 
     Parameters
@@ -54,6 +55,8 @@ def make_app(served: Served, token: str | None = None) -> FastAPI:
     token : str, optional
         What a request must show as ``Authorization: Bearer TOKEN``; only ``/health`` is open. Without one, pages of
         other sites that a browser on this machine has open are kept out by the name they call it by.
+    explorer : Explorer, optional
+        The page at ``/``; a browser asks for the token as a password.
 
     Returns
     -------
@@ -92,7 +95,7 @@ def make_app(served: Served, token: str | None = None) -> FastAPI:
                     request.scope["note"]["rows"] = len(found["ids"])
                     return to_json(found)
 
-            return Response(await desk.answer(work, request.receive), media_type="application/json")
+            return Response(await desk.answer(work, lambda: _left(request)), media_type="application/json")
 
         schema = body_schema(kind, served)
         app.add_api_route(
@@ -126,6 +129,22 @@ def make_app(served: Served, token: str | None = None) -> FastAPI:
     async def metrics() -> Response:
         return Response(generate_latest(counts.registry), media_type=CONTENT_TYPE_LATEST)
 
+    if explorer is not None:
+        pages = explorer
+
+        @app.get(
+            "/",
+            summary="The community explorer, of all or of a part of its grid.",
+            response_class=HTMLResponse,
+            responses=_described(401, 403, 422, 429, 503, 504),
+        )
+        async def explore(request: Request, window: str | None = None) -> Response:
+            def work(_: Deadline) -> bytes:
+                with speaking("service"):
+                    return pages.page(window)
+
+            return HTMLResponse(await desk.answer(work, lambda: _left(request)) if window else pages.whole)
+
     @app.get("/openapi.json", include_in_schema=False)
     async def description() -> dict[str, Any]:
         return app.openapi()
@@ -148,13 +167,16 @@ def _guard(token: str | None) -> Callable[..., Any]:
                 )
 
         return called_by_name
-    bearer, expected = HTTPBearer(auto_error=False), token.encode()
+    bearer, basic = HTTPBearer(auto_error=False), HTTPBasic(auto_error=False, realm="hotvae")
 
     async def has_token(request: Request, shown: Annotated[Any, Depends(bearer)]) -> None:
-        if request.url.path != "/health" and (
-            shown is None or not hmac.compare_digest(shown.credentials.encode(), expected)
-        ):
-            got = "none" if shown is None else "another"
+        path, given = request.url.path, None if shown is None else shown.credentials
+        if path == "/" and given is None:  # a browser knows passwords only
+            with suppress(HTTPException):
+                asked = await basic(request)
+                given = None if asked is None else asked.password
+        if path != "/health" and (given is None or not hmac.compare_digest(given.encode(), token.encode())):
+            got = "none" if given is None else "another"
             raise Refusal(401, f"token must be that of the service; got {got}. Send Authorization: Bearer TOKEN.")
 
     return has_token
@@ -187,6 +209,12 @@ async def _read_body(request: Request, most: int, seconds: float) -> bytes:
     return bytes(body)
 
 
+async def _left(request: Request) -> None:
+    """Wait until the client is gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 def _answer_refusals(app: FastAPI) -> None:
     """Say every refusal in a sentence, and note it."""
 
@@ -197,7 +225,8 @@ def _answer_refusals(app: FastAPI) -> None:
     @app.exception_handler(Refusal)
     async def refused(request: Request, refusal: Refusal) -> Response:
         headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
-        headers |= {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
+        if refusal.status == 401:
+            headers["WWW-Authenticate"] = 'Basic realm="hotvae"' if request.url.path == "/" else "Bearer"
         return problem(request, refusal.status, str(refusal), headers)
 
     @app.exception_handler(HotVAEError)

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hotvae.errors import ConfigError
 from hotvae.serve.app import LOCAL_NAMES, make_app
+from hotvae.serve.explorer import Explorer
 from hotvae.serve.ledger import LOGGER, JsonLines
 from hotvae.serve.limits import Limits
 from hotvae.serve.questions import Served
@@ -96,6 +97,7 @@ def serve(
     token: str | None = None,
     limits: Limits | None = None,
     started: Callable[[str, Served], None] | None = None,
+    explorer: Callable[[Served], Explorer] | None = None,
 ) -> None:
     """Serve a model until SIGTERM or SIGINT; what is under way then is finished first.
 
@@ -111,6 +113,8 @@ def serve(
         What one request may ask for, and how many are worked on at once.
     started : callable, optional
         Called with the address and the model once requests can come.
+    explorer : callable, optional
+        Makes the page at ``/`` of the model.
     """
     check_token(host, token)
     limits = limits or Limits()
@@ -118,7 +122,7 @@ def serve(
     protocol = type("Protocol", (PatientProtocol,), {"body_seconds": limits.body_seconds})
     with _listen(host, port) as listener:
         config = uvicorn.Config(
-            make_app(served, token),
+            make_app(served, token, None if explorer is None else explorer(served)),
             http=protocol,
             ws="none",
             log_config=None,
