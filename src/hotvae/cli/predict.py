@@ -18,6 +18,7 @@ from hotvae.cli.options import (
     IgnoreUnknown,
     Json,
     ModelFolder,
+    Ray,
     Sheet,
     TableFile,
 )
@@ -78,13 +79,15 @@ def predict(
             help="Also write how far each row is from training, and beside FILE which labels can be called.",
         ),
     ] = False,
+    ray: Ray = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write the probability of every label for every row, alone or given that some labels are known."""
     from hotvae.jobs.predict import BestLists, predict_table
+    from hotvae.scale.items import items_on
 
-    with _row_progress() as progress:
+    with items_on(ray) as each, _row_progress() as progress:
         found = predict_table(
             model_folder,
             table,
@@ -102,6 +105,7 @@ def predict(
             trust=trust,
             force=force,
             progress=progress,
+            each=each,
         )
     counts = {"n_labels_given": found.n_given, "n_rows_given": found.n_rows_given}
     if as_json:
