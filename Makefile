@@ -6,7 +6,7 @@ BIN := .venv/bin
 # uv does not read pip's settings: hand it the folder pip has been told to look for wheels in.
 UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}" $(BIN)/uv
 
-.PHONY: demo test quick check lint types layers examples bench-maps reproduce clean
+.PHONY: demo test quick check lint types layers examples soak bench-maps reproduce clean
 
 demo: .venv/.installed
 	$(BIN)/hotvae demo --threads 2
@@ -67,3 +67,7 @@ endef
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis hotvae-demo
+
+# New attacks for half an hour; those that go wrong are printed (docs/reliability.md).
+soak: .venv/.installed-test
+	$(BIN)/python -m paper.reliability --minutes 30

@@ -1,7 +1,8 @@
 """A large map with one thread: cells a second, where the time goes, what equal rows save, memory; beside a forest.
 
-    python -m paper.speed.maps                    (20 million cells x 100 species: hours, 12 GB of disk for a while)
+    python -m paper.speed.maps                    (20 million cells x 100 species: half an hour, 12 GB of disk)
     python -m paper.speed.maps --cells 200000     (a short one)
+    python -m paper.speed.maps --render           (the stored result into docs/maps.md)
 
 Six invented rasters are written: smooth hills of several sizes as 32-bit numbers, two of them as coarse as climate
 layers are (blocks of 8 x 8 cells), one of whole metres. A HOT-VAE of 100 invented species with niches in them is
@@ -11,11 +12,11 @@ rates are those of the second process. The rival, scikit-learn's random forest o
 predicts some of the same windows in the same run, read the same way, nothing written: cells a second of prediction
 alone.
 
-Seconds are processor time, so that other programs on the machine do not count. Written down: those in reading,
-model, trust, the rest and writing; the share of the model; cells a second of the whole and of the model; rows that
-needed no prediction; resident memory after each tile and its peak; tiles found and made; whether the files are
-Cloud Optimised GeoTIFFs by rio-cogeo; and hours of 1,000 million cells on one core and on 32, which assumes that
-time grows with cells, as tiles are independent, and that equal rows are as frequent.
+Seconds are processor time, so that other programs on the machine do not count. Written down: those before the first
+tile (the model read, some cells tried and drawn for), in reading, model, trust, the rest and writing; the share of the
+model in all of these; cells a second of the whole and of the model; rows that needed no prediction; resident memory
+after each tile and its peak; tiles found and made; whether the files are Cloud Optimised GeoTIFFs by rio-cogeo; and
+hours of 1,000 million cells on one core and on 32, with what that assumes.
 
 Writes ``paper/results/maps.json``.
 """
@@ -26,6 +27,7 @@ import math
 import multiprocessing
 import signal
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
@@ -40,6 +42,7 @@ from hotvae.jobs.maps import TILES, map_inputs, map_model
 from paper import RESULTS
 from paper.runner import provenance
 from paper.speed import resident_bytes
+from paper.summaries import replace_marked
 
 LAYERS = ("elevation", "slope", "rain", "warmth", "forest", "water")
 N_SITES, N_TREES = 2_000, 100
@@ -171,26 +174,29 @@ def measure(n_cells, n_labels, seed, folder, n_forest):
     (folder / "layers").mkdir()
     write_layers(folder / "layers", land, grid)
     table, labels = draw_sites(land, grid, n_labels, seed)
-    HotVAEClassifier(effort="quick", random_state=seed).fit(table, labels).save(folder / "model")
+    HotVAEClassifier(random_state=seed).fit(table, labels).save(folder / "model")
     windows = grid.windows()
     found = run_map(folder, seed, len(windows))
     chosen = [windows[int(place)] for place in np.linspace(0, len(windows) - 1, min(n_forest, len(windows)))]
     forest = time_forest(folder, table, labels, chosen, seed)
     files = sorted((folder / "maps").glob("*.tif"))
     seconds, summary = found["seconds"], found["summary"]
-    n_here = summary["cells"] * (len(windows) - found["tiles_found"]) / len(windows)
+    n_cells, n_here = summary["cells"], summary["cells"] * (len(windows) - found["tiles_found"]) / len(windows)
     in_tiles = sum(seconds[name] for name in ("read", "model", "trust", "rest"))
+    before = found["cpu"] - seconds["tiles"] - seconds["write"]
     # Tiles that the first process made are put together by the second: writing counts for all cells.
-    whole = in_tiles / n_here + seconds["write"] / summary["cells"]
+    a_cell = in_tiles / n_here + seconds["write"] / n_cells
+    whole = a_cell + before / n_cells
     rate = 1 / whole
+    hours = (1e9 * a_cell + before) / 3600
     memory = [size for _, size in found["memory"][1:]]
     return {
-        "cells": summary["cells"],
+        "cells": n_cells,
         "species": len(labels.columns),
         "tiles": {"all": len(windows), "found": found["tiles_found"], "killed": found["was_killed"]},
-        "seconds": seconds,
-        "share_of_model": (seconds["model"] + seconds["trust"]) / n_here / whole,
-        "share_of_model_without_trust": seconds["model"] / n_here / whole,
+        "seconds": {"before": before} | seconds,
+        "share_of_model": seconds["model"] / n_here / whole,
+        "share_of_model_and_trust": (seconds["model"] + seconds["trust"]) / n_here / whole,
         "cells_per_second": rate,
         "model_cells_per_second": n_here / seconds["model"],
         "rows_saved": summary["share_saved"],
@@ -206,11 +212,42 @@ def measure(n_cells, n_labels, seed, folder, n_forest):
         "forest": forest,
         "times_forest": rate / forest["cells_per_second"],
         "thousand_million_cells": {
-            "hours_one_core": 1e9 / rate / 3600,
-            "hours_32_cores": 1e9 / rate / 3600 / 32,
-            "assumes": "time grows with cells; equal rows as frequent; 32 cores share nothing but the disk",
+            "hours_one_core": hours,
+            "hours_32_cores": hours / 32,
+            "terabytes_of_disk": 3 * 1e9 * (len(labels.columns) + 32) / 1e12,
+            "assumes": "time grows with cells, as it does tile by tile; equal rows are as frequent; on 32 cores each "
+            "has tiles and files of its own, and the disk keeps up",
         },
     }
+
+
+def paragraph(found):
+    """Say in words what was measured, for docs/maps.md."""
+    seconds, memory, more = found["seconds"], found["memory"], found["thousand_million_cells"]
+    forest, is_valid = found["forest"], "all valid" if found["valid"] else "not all valid"
+    text = (
+        f"Measured (`{found['command']}`, {found['date'][:10]}, one thread, processor time): {found['cells']:,} cells "
+        f"× {found['species']} species at {found['cells_per_second']:,.0f} cells a second and core, "
+        f"{found['times_forest']:.1f} times the {forest['cells_per_second']:,.0f} of scikit-learn's random forest "
+        f"({forest['trees']} trees, {forest['cells']:,} cells of the same windows, nothing written). "
+        f"{100 * found['share_of_model']:.0f} % of the time was in the model itself, "
+        f"{100 * found['share_of_model_and_trust']:.0f} % with the distance to training; {seconds['before']:.0f} s "
+        f"were spent before the first tile. Equal rows saved {100 * found['rows_saved']:.0f} % of the predictions. "
+        f"Memory was {memory['after_first_tile'] / 1e6:.0f} MB after the first tile, "
+        f"{memory['after_last_tile'] / 1e6:.0f} MB after the last and {memory['peak'] / 1e6:.0f} MB at most. "
+        f"Killed once a third of {found['tiles']['all']:,} tiles was there, the run found "
+        f"{found['tiles']['found']:,} of them again; the files "
+        f"({sum(found['bytes'].values()) / 1e9:.2f} GB) are {is_valid}. Computed from it, 10⁹ cells take "
+        f"{more['hours_one_core']:.1f} hours on one core, {60 * more['hours_32_cores']:.0f} minutes on 32, and "
+        f"{more['terabytes_of_disk']:.1f} TB of disk for a while, if {more['assumes'].replace(';', ',')}."
+    )
+    return textwrap.fill(text, 120, break_on_hyphens=False, break_long_words=False)
+
+
+def render(found, page):
+    """Put the paragraph into the page, between its marks."""
+    text = f"\n{paragraph(found)}\n\n"
+    write_text(page, replace_marked(page.read_text(encoding="utf-8"), "map benchmark", text))
 
 
 def main(argv=None):
@@ -221,7 +258,11 @@ def main(argv=None):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--forest-windows", type=int, default=12)
     parser.add_argument("--out", type=Path, default=RESULTS / "maps.json")
+    parser.add_argument("--render", action="store_true", help="only write the stored result into docs/maps.md")
     options = parser.parse_args(argv)
+    if options.render:
+        render(json.loads(options.out.read_text(encoding="utf-8")), RESULTS.parents[1] / "docs" / "maps.md")
+        return
     with tempfile.TemporaryDirectory() as folder:
         found = measure(options.cells, options.species, options.seed, Path(folder), options.forest_windows)
     write_text(options.out, json.dumps(found | provenance(options.seed), indent=1) + "\n")

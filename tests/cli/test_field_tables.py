@@ -1,6 +1,7 @@
 """Tables as people keep them, through the commands: long ones, workbooks, vector files, archives."""
 
 import json
+import zipfile
 
 import geopandas as gpd
 import numpy as np
@@ -66,6 +67,90 @@ def test_evaluate__long_table__equals_the_wide_one(long_model, run):
         assert code == 0
         found.append(json.loads(printed)["metrics"])
     assert found[0] == found[1] == found[2]
+
+
+@pytest.fixture(scope="module")
+def visits(sites, tmp_path_factory):
+    """Records that carry the covariates of their sites, a table of these sites, and both as a Darwin Core archive."""
+    folder = tmp_path_factory.mktemp("visits")
+    environment = [name for name in sites if name not in LABELS]
+    records = records_of(sites).merge(sites[environment], on="site")
+    records.to_csv(folder / "records.csv", index=False)
+    wide = sites[sites["site"].isin(records["site"])]
+    wide.to_csv(folder / "wide.csv", index=False)
+    write_archive(folder / "archive.zip", wide[environment].rename(columns={"site": "eventID"}), records)
+    return folder
+
+
+def write_archive(path, events, records):
+    layout = 'encoding="UTF-8" fieldsTerminatedBy="\\t" linesTerminatedBy="\\n" ignoreHeaderLines="1"'
+    parts = [
+        ("core", "id", "Event", list(events)),
+        ("extension", "coreid", "Occurrence", ["", "scientificName", "individualCount"]),
+    ]
+    meta = "<archive>"
+    for tag, key, kind, terms in parts:
+        fields = "".join(f'<field index="{i}" term="http://x/{term}"/>' for i, term in enumerate(terms) if term)
+        files = f"<files><location>{kind}.txt</location></files>"
+        meta += f'<{tag} {layout} rowType="http://x/{kind}">{files}<{key} index="0"/>{fields}</{tag}>'
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("meta.xml", meta + "</archive>")
+        archive.writestr("Event.txt", events.to_csv(sep="\t", index=False))
+        archive.writestr("Occurrence.txt", records[["site", "species", "n"]].to_csv(sep="\t", index=False))
+
+
+def test_predict__records_or_archive__is_a_row_a_site_as_of_the_wide_table(long_model, visits, run, tmp_path):
+    found = {}
+    for name, more in (("wide.csv", []), ("records.csv", ["--long", "auto"]), ("archive.zip", [])):
+        out = tmp_path / f"{name}.probs.csv"
+        code, _, err = run("predict", long_model / "long", visits / name, *more, "--out", out)
+        assert code == 0, err
+        found[name] = pd.read_csv(out)
+    by_site = found["wide.csv"].set_index("site")
+    pd.testing.assert_frame_equal(found["records.csv"].set_index("site").loc[by_site.index], by_site)
+    archive = found["archive.zip"].set_index("eventID").rename_axis("site")
+    pd.testing.assert_frame_equal(archive.loc[by_site.index], by_site)
+
+
+def test_evaluate_and_explain__records_or_archive__as_of_the_wide_table(long_model, visits, run, tmp_path):
+    scores, pages = [], []
+    for name, more in (("wide.csv", []), ("records.csv", ["--long", "site,species,n"]), ("archive.zip", [])):
+        code, text, err = run("evaluate", long_model / "long", visits / name, *more, "--json")
+        assert code == 0, err
+        found = json.loads(text)["metrics"]  # rows have another order: sums differ in their last digits
+        scores.append([found[name] for name in ("log_loss", "macro_f1", "mean_auc", "n_rows")])
+        out = tmp_path / f"{name}.html"
+        code, text, err = run(
+            "explain", long_model / "long", visits / name, *more, "--rows", 20, "--json", "--out", out
+        )
+        assert code == 0, err
+        pages.append({key: value for key, value in json.loads(text).items() if key.startswith("n_")})
+    assert scores[0] == pytest.approx(scores[1])
+    assert scores[0] == pytest.approx(scores[2])
+    assert pages[0] == pages[1] == pages[2]
+
+
+def test_train__records_to_choose_by__are_those_of_the_wide_table(sites, visits, run, fails, tmp_path):
+    environment = [name for name in sites if name not in LABELS]
+    records_of(sites[:60]).merge(sites[environment], on="site").to_csv(tmp_path / "records.csv", index=False)
+    long = ["--long", "site,species,n"]
+    roles = ["--coordinates", "easting_km,northing_km", "--drop-single-class", "--model", "logistic", "--json"]
+    found = []
+    for validation in ("records.csv", "wide.csv", "archive.zip"):
+        more = ["--validation", visits / validation, "--out", tmp_path / validation.partition(".")[0]]
+        code, text, err = run("train", tmp_path / "records.csv", *long, *roles, *more)
+        assert code == 0, err
+        scores = json.loads(text)["validation"]
+        found.append([scores[name] for name in ("log_loss", "macro_f1", "mean_auc", "n_rows")])
+    assert found[0] == pytest.approx(found[1])
+    assert found[0] == pytest.approx(found[2])
+    sites[environment].to_csv(tmp_path / "sites.csv", index=False)
+    line = fails(
+        *("train", tmp_path / "records.csv", *long, "--sites", tmp_path / "sites.csv", *roles),
+        *("--validation", visits / "records.csv", "--out", tmp_path / "no"),
+    )
+    assert "validation must have a row a site" in line
+    assert not (tmp_path / "no").exists()
 
 
 def test_evaluate__predictions_with_coordinates__passes_over_them(long_model, run, tmp_path, fails):

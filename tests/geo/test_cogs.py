@@ -65,6 +65,20 @@ def test_write_cog__three_or_four_bands_of_bytes__are_no_colours(tmp_path, n_ban
         assert file.read(n_bands, masked=True).mask.sum() == 0
 
 
+def test_write_cog__smaller_copies__are_means_rounded_once_a_level(tmp_path):
+    grid = MapGrid(CRS, (WEST, CELL, 0.0, NORTH, 0.0, -CELL), 1024, 1024)
+    cells = np.random.default_rng(0).integers(0, 251, (1, 1024, 1024), dtype=np.uint8)
+
+    def tiles():
+        return ((w, cells[:, w.row : w.row + w.height, w.column : w.column + w.width]) for w in grid.windows())
+
+    write_cog(tmp_path / "map.tif", grid, ["oak"], tiles, dtype="uint8", nodata=255)
+    for level, factor in enumerate((2, 4)):
+        means = cells[0].reshape(1024 // factor, factor, -1, factor).mean(axis=(1, 3))
+        with rasterio.open(tmp_path / "map.tif", OVERVIEW_LEVEL=level) as file:
+            assert np.abs(file.read(1) - means).max() <= 0.5 * (level + 1)
+
+
 def test_write_cog__twice__same_bytes(tmp_path):
     for name in ("a.tif", "b.tif"):
         write_cog(

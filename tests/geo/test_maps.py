@@ -77,6 +77,16 @@ def test_map_window__twice_and_in_any_order__same_bits(model, inputs):
             np.testing.assert_array_equal(first.bands[name], second.bands[name])
 
 
+def test_map_window__in_pieces_of_any_size__same_bits(model, inputs, monkeypatch):
+    mapper = prepare(model, COLUMNS, inputs, MapOptions(calls=True))
+    whole = map_window(mapper, inputs, inputs.windows()[0])
+    monkeypatch.setattr("hotvae.geo.maps._CELLS_AT_ONCE", 4 * 333)  # rows of four labels
+    pieces = map_window(mapper, inputs, inputs.windows()[0])
+    assert len(mapper.pieces(inputs.read(inputs.windows()[0]).table)) > 5
+    for name in whole.bands:
+        np.testing.assert_array_equal(whole.bands[name], pieces.bands[name])
+
+
 def test_prepare__covariates_that_repeat__are_predicted_once_within_the_bound(model, inputs):
     """A layer that changes by a thousandth of its range a cell: steps of a hundredth save nine predictions of ten."""
     mapper = prepare(model, COLUMNS, inputs, MapOptions(tolerance=0.05))
@@ -125,9 +135,9 @@ def test_richness__spread_from_some_cells__is_near_that_of_every_cell(model, inp
 def test_spread__independent_species__is_that_of_the_normal_law():
     """A constant of -1.645 and 1.645 deviations: 4 species at one half have a deviation of 1."""
     spread = RichnessSpread(np.array([[-1.645, 0, 0, 0, 0, 0], [1.645, 0, 0, 0, 0, 0]]), 0.0, 1.0, 1, 1)
-    low, high = spread.bounds(np.full((1, 4), 0.5))
+    low, high = spread.bounds(np.array([2.0]), np.array([1.0]), 4)
     assert (low[0], high[0]) == (pytest.approx(0.355), pytest.approx(3.645))
-    low, high = spread.bounds(np.full((1, 4), 1e-9))
+    low, high = spread.bounds(np.array([4e-9]), np.array([6e-5]), 4)
     assert low[0] == 0
     assert 0 <= high[0] < 0.01
 

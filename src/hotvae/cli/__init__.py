@@ -28,6 +28,7 @@ from hotvae.cli import (
     info,
     models,
     predict,
+    serve,
     train,
     tune,
 )
@@ -70,6 +71,7 @@ app.command("annotate")(annotate.annotate)
 app.command("grid")(grid.grid)
 app.command("map")(map_command.map_)
 app.command("explore")(explore.explore)
+app.command("serve")(serve.serve)
 app.command("info")(info.info)
 app.command("models")(models.models)
 app.command("tune")(tune.tune)

@@ -18,10 +18,11 @@ from hotvae.cli.options import (
     Json,
     LabelTable,
     Long,
+    ModelTable,
     Presence,
+    SafeCsv,
     Sheet,
     Sites,
-    TableFile,
 )
 from hotvae.cli.printing import print_json, print_measures
 from hotvae.config import MOST_SEED
@@ -37,7 +38,7 @@ def evaluate(
             "(draws × sites × labels).",
         ),
     ],
-    table: TableFile,
+    table: ModelTable,
     label_table: LabelTable = None,
     id_column: IdColumn = None,
     presence: Presence = False,
@@ -67,6 +68,7 @@ def evaluate(
     ignore_unknown: IgnoreUnknown = False,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
+    safe_csv: SafeCsv = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -91,6 +93,7 @@ def evaluate(
         ignore_unknown=ignore_unknown,
         encoding=encoding,
         decimal=decimal,
+        safe_csv=safe_csv,
         force=force,
     )
     metrics = found.metrics

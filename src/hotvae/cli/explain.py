@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from hotvae.cli.options import Decimal, Encoding, IdColumn, IgnoreUnknown, LabelTable, ModelFolder, Presence, Quiet
+from hotvae.cli.options import (
+    Decimal,
+    Encoding,
+    IdColumn,
+    IgnoreUnknown,
+    LabelTable,
+    Long,
+    ModelFolder,
+    Presence,
+    Quiet,
+    Sites,
+)
 from hotvae.config import MOST_SEED
 
 
@@ -32,6 +43,8 @@ def explain(
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     label_table: LabelTable = None,
     id_column: IdColumn = None,
+    long: Long = None,
+    sites: Sites = None,
     presence: Presence = False,
     ignore_unknown: IgnoreUnknown = False,
     encoding: Encoding = "utf-8",
@@ -57,6 +70,8 @@ def explain(
         title=title,
         label_table=label_table,
         id_column=id_column,
+        long=long,
+        sites=sites,
         presence=presence,
         ignore_unknown=ignore_unknown,
         encoding=encoding,

@@ -19,6 +19,11 @@ TableFile = Annotated[
         help="CSV, TSV, Parquet, xlsx, GeoPackage, shapefile, GeoJSON, ARFF or npz; text files also as .gz.",
     ),
 ]
+_ANY_TABLE = (
+    "CSV, TSV, Parquet, xlsx, GeoPackage, shapefile, GeoJSON, Darwin Core archive (.zip), ARFF or npz; text files also "
+    "as .gz."
+)
+ModelTable = Annotated[Path, typer.Argument(metavar="TABLE", help=_ANY_TABLE)]
 Sheet = Annotated[str | None, typer.Option(metavar="NAME", help="Sheet of a workbook, layer of a GeoPackage.")]
 Long = Annotated[
     str | None,
@@ -50,18 +55,15 @@ Ray = Annotated[
         help="Work on a Ray cluster: HOST:PORT, auto for the one this machine is part of, or alone for all its cores.",
     ),
 ]
+SafeCsv = Annotated[
+    bool,
+    typer.Option("--safe-csv", help="In CSV: an apostrophe before texts that a spreadsheet would take for formulas."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 
 # How a table is read and split, for what trains on it. None is what was not said: a settings file may say it.
-TrainingTable = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="TABLE",
-        help="CSV, TSV, Parquet, xlsx, GeoPackage, shapefile, GeoJSON, Darwin Core archive (.zip), ARFF or npz; "
-        "text files also as .gz.",
-    ),
-]
+TrainingTable = Annotated[Path | None, typer.Argument(metavar="TABLE", help=_ANY_TABLE)]
 NamedData = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Instead of a table: a named data set (hotvae data list)."),

@@ -17,17 +17,19 @@ from hotvae.cli.options import (
     IdColumn,
     IgnoreUnknown,
     Json,
+    Long,
     ModelFolder,
+    ModelTable,
     Ray,
+    SafeCsv,
     Sheet,
-    TableFile,
 )
 from hotvae.cli.printing import print_json
 
 
 def predict(
     model_folder: ModelFolder,
-    table: TableFile,
+    table: ModelTable,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Probabilities: .csv, .tsv or .parquet.")],
     binary: Annotated[
         str | None,
@@ -66,6 +68,7 @@ def predict(
     ] = None,
     ignore_unknown: IgnoreUnknown = False,
     id_column: IdColumn = None,
+    long: Long = None,
     sheet: Sheet = None,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
@@ -79,6 +82,7 @@ def predict(
             help="Also write how far each row is from training, and beside FILE which labels can be called.",
         ),
     ] = False,
+    safe_csv: SafeCsv = False,
     ray: Ray = None,
     force: Force = False,
     as_json: Json = False,
@@ -98,11 +102,13 @@ def predict(
             given=given,
             ignore_unknown=ignore_unknown,
             id_column=id_column,
+            long=long,
             sheet=sheet,
             encoding=encoding,
             decimal=decimal,
             threads=threads,
             trust=trust,
+            safe_csv=safe_csv,
             force=force,
             progress=progress,
             each=each,

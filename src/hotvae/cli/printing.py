@@ -42,10 +42,9 @@ def print_measures(result: Mapping[str, Any], oracle: Mapping[str, Any] | None =
     Console().print(grid)
 
 
-def best_epoch(result: Mapping[str, Any], direct_epochs: int) -> str:
-    """Name the epoch that was kept, and say so where its label decoder is silent."""
-    silent = ", before labels pass messages" if result["best_epoch"] <= direct_epochs else ""
-    return f"{result['best_epoch']} of {result['n_epochs']}{silent} (stopped: {result['stopped']})"
+def best_epoch(result: Mapping[str, Any]) -> str:
+    """Name the epoch that was kept."""
+    return f"{result['best_epoch']} of {result['n_epochs']} (stopped: {result['stopped']})"
 
 
 def without_folders(arguments: Sequence[str]) -> str:

@@ -206,7 +206,6 @@ def _summary(run: "TrainRun", settings: TrainSettings, table: Path | None) -> di
         "best_epoch": None if history is None else history.best_epoch,
         "n_epochs": None if history is None else len(history.records),
         "stopped": None if history is None else history.stopped,
-        "direct_epochs": getattr(run.model, "direct_epochs", 0),
         "resumed": run.resumed,
         "seconds": round(run.seconds, 3),
         "peak_memory_gb": _peak_memory(),
@@ -237,7 +236,7 @@ def _print_training(summary: Mapping[str, Any], title: str, table: Path | None) 
             if line.startswith(("stack", "labels together", "rows")):
                 print(f"recipe      {line}")  # all of it: hotvae info
     if summary["best_epoch"] is not None:
-        print(f"best epoch  {best_epoch(summary, summary['direct_epochs'])}")
+        print(f"best epoch  {best_epoch(summary)}")
     if summary["peak_memory_gb"] is not None:
         print(f"memory      {summary['peak_memory_gb']:.2f} GB at most")
     if summary["test"] is not None:

@@ -234,10 +234,7 @@ def read_with_roles(
         return data, TableRoles(data.feature_names, data.label_names, id_column=id_column)
     reading: Any = {"encoding": encoding, "decimal": decimal, "sheet": sheet}
     if kind == ".zip":
-        with foreign_bytes(Path(path)):  # type: ignore[arg-type]
-            archive = read_darwin_core(path)  # type: ignore[arg-type]
-        tables = _Tables(archive.events, archive.occurrences, LongColumns(*archive.columns), list(archive.notes))
-        tables.left_out |= archive.left_out
+        tables = _archive_tables(path)  # type: ignore[arg-type]
     else:
         text = [] if id_column is None else [id_column]
         text += [] if long in (None, AUTO) else split_names(long, [])[:1]
@@ -274,6 +271,7 @@ def read_long(
     sites: str | os.PathLike[str] | pd.DataFrame | None = None,
     label_table: str | os.PathLike[str] | pd.DataFrame | None = None,
     id_column: str | None = None,
+    features: Sequence[str] = (),
     labels: Sequence[str] = (),
     encoding: str = "utf-8",
     decimal: str = ".",
@@ -283,7 +281,9 @@ def read_long(
     Parameters
     ----------
     path, long, sites, label_table, id_column, encoding, decimal
-        As in :func:`read_table`.
+        As in :func:`read_table`; the path may also be that of a Darwin Core archive.
+    features : sequence of str
+        Columns of events that are wanted of an archive.
     labels : sequence of str
         Species that are wanted; one without any record was absent everywhere.
 
@@ -296,12 +296,15 @@ def read_long(
     id_column : str
         The column that joins them.
     """
-    text = [] if id_column is None else [id_column]
-    text += [] if long == AUTO else split_names(long, [])[:1]
-    reading: Any = {"encoding": encoding, "decimal": decimal, "text_columns": text}
-    second = label_table if label_table is not None else sites
-    other = None if second is None else read_frame(second, **reading)
-    tables = _long_tables(read_frame(path, **reading), other, long, is_labels=label_table is not None)
+    if is_archive(path):
+        tables = _archive_tables(path, features)  # type: ignore[arg-type]
+    else:
+        text = [] if id_column is None else [id_column]
+        text += [] if long == AUTO else split_names(long, [])[:1]
+        reading: Any = {"encoding": encoding, "decimal": decimal, "text_columns": text}
+        second = label_table if label_table is not None else sites
+        other = None if second is None else read_frame(second, **reading)
+        tables = _long_tables(read_frame(path, **reading), other, long, is_labels=label_table is not None)
     joined_by = _fill_in_absences(tables, id_column, "exact")
     assert tables.labels is not None
     absent = {name: 0 for name in labels if name not in tables.labels}
@@ -317,6 +320,18 @@ class _Tables:
     long: LongColumns | None = None
     notes: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+
+
+def is_archive(path: str | os.PathLike[str] | pd.DataFrame) -> bool:
+    """Whether a table is an archive of events and what was found at them."""
+    return not isinstance(path, pd.DataFrame) and Path(path).suffix.lower() == ".zip"
+
+
+def _archive_tables(path: str | os.PathLike[str], wanted: Sequence[str] | None = None) -> _Tables:
+    with foreign_bytes(Path(path)):
+        archive = read_darwin_core(path, wanted)
+    columns = LongColumns(*archive.columns)
+    return _Tables(archive.events, archive.occurrences, columns, list(archive.notes), dict(archive.left_out))
 
 
 def _refuse_with_npz(path: Any, label_table: Any, long: Any, sites: Any, roles: Mapping[str, Any]) -> None:

@@ -17,8 +17,9 @@ from hotvae.geo.extras import geo_module
 from hotvae.geo.rasters import TILE, MapGrid, Window
 from hotvae.geo.tiles import no_room
 
-# What GDAL may keep of files in memory, whatever their size.
-_CACHE_MB = 64
+# Megabytes that GDAL may keep of files in memory, whatever their size. Smaller copies of a map wait in a file of their
+# own until it is put together; to pack them for that long would be half of all the time of writing.
+_GDAL = {"GDAL_CACHEMAX": 64, "COG_TMP_COMPRESSION": "NONE"}
 
 # Five stops of a scale from little to much, legible without colour: viridis; and from loss over nothing to gain.
 SEQUENTIAL = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
@@ -91,7 +92,7 @@ def write_cog(
         "alpha": "NO",
     }
     try:
-        with no_room(path.parent), _gdal_errors(rasterio, path), rasterio.Env(GDAL_CACHEMAX=_CACHE_MB):
+        with no_room(path.parent), _gdal_errors(rasterio, path), rasterio.Env(**_GDAL):
             with rasterio.open(plain, "w", **profile) as file:
                 for number, name in enumerate(names, start=1):
                     file.set_band_description(number, name)

@@ -27,8 +27,8 @@ Floats = NDArray[np.float64]
 PROB_SCALE, PROB_NODATA = 0.004, 255
 """A stored 0 to 250 times 0.004 is a probability; 255 is no data."""
 
-# Cells of a table of probabilities that are predicted at once: 100 labels of 40,000 rows, 32 MB.
-_CELLS_AT_ONCE = 4_000_000
+# Cells of a table of probabilities that are computed at once: what is made of them stays in the processor's cache.
+_CELLS_AT_ONCE = 200_000
 # Windows that are looked at beforehand, cells of them that are predicted twice, and cells that draws are made for.
 _LOOKED_AT, _TRIED, _DRAWN = 12, 2_000, 400
 # Steps that the range of a covariate may be cut into, the coarsest first.
@@ -147,13 +147,11 @@ class RichnessSpread:
     n_cells: int
     n_draws: int
 
-    def bounds(self, probs: Floats) -> tuple[Floats, Floats]:
-        """Return the 5 % and 95 % quantile of the richness of rows, between 0 and the number of labels."""
-        mean, spread = _moments(probs)
+    def bounds(self, mean: Floats, spread: Floats, n_labels: int) -> tuple[Floats, Floats]:
+        """Return the 5 % and 95 % quantile of richness from its moments, between 0 and the number of labels."""
         terms = _terms(mean, spread)
         low, high = (mean + (terms @ row) * spread for row in self.coefficients)
-        top = probs.shape[1]
-        return np.clip(np.minimum(low, mean), 0, top), np.clip(np.maximum(high, mean), 0, top)
+        return np.clip(np.minimum(low, mean), 0, n_labels), np.clip(np.maximum(high, mean), 0, n_labels)
 
 
 @dataclass
@@ -232,16 +230,33 @@ class MapModel:
             found["trust"] = ["dissimilarity", "inside the area of applicability", "covariates beyond training"]
         return found
 
+    def pieces(self, table: pd.DataFrame) -> list[pd.DataFrame]:
+        """Cut a table into as many rows as are predicted at once; an empty one is a piece."""
+        step = max(1, _CELLS_AT_ONCE // len(self.labels))
+        return [table.iloc[i : i + step] for i in range(0, max(1, len(table)), step)]
+
     def predict(self, table: pd.DataFrame) -> Floats:
         """Return probabilities of rows, given what is given."""
-        rows = self.rows(table)
-        given = self.given(len(table))
-        step = max(1, _CELLS_AT_ONCE // len(self.labels))
-        parts = [
-            self.model.predict_proba(rows[i : i + step], None if given is None else given[i : i + step])
-            for i in range(0, len(table), step)
-        ]
-        return np.concatenate(parts).astype(np.float64) if parts else np.zeros((0, len(self.labels)))
+        found: NDArray[Any] = self.model.predict_proba(self.rows(table), self.given(len(table)))
+        return found.astype(np.float64)
+
+    def layers(self, probs: Floats) -> dict[str, NDArray[Any]]:
+        """Turn probabilities into the bands of products, each of shape (n_rows, n_bands), as they are stored.
+
+        Where draws are made for every cell, the quantiles of richness are not among them.
+        """
+        mean, spread = _moments(probs)
+        richness = [mean] if self.spread is None else [mean, *self.spread.bounds(mean, spread, probs.shape[1])]
+        uncertainty: list[NDArray[Any]] = [np.minimum(probs, 1 - probs).sum(axis=1)]
+        found: dict[str, NDArray[Any]] = {
+            "probabilities": probs.astype(np.float32) if self.options.as_float else encode_probs(probs)
+        }
+        if self.sets is not None:
+            calls = self.sets.calls(probs, self.options.level)
+            uncertainty.append((calls == CANNOT_TELL).sum(axis=1))
+            if self.options.calls:
+                found["calls"] = calls.astype(np.uint8)
+        return found | {"richness": _columns(richness), "uncertainty": _columns(uncertainty)}
 
     def rows(self, table: pd.DataFrame) -> Any:
         """Return rows as the model takes them."""
@@ -288,38 +303,23 @@ def map_window(mapper: MapModel, inputs: MapInputs, window: Window) -> Tile:
     clock.lap("read")
     table, which = _distinct(mapper.steps.rounded(cells.table))
     clock.lap("rest")
-    probs = mapper.predict(table)
-    clock.lap("model")
-    layers: dict[str, list[NDArray[Any]]] = {}
-    mean, _ = _moments(probs)
+    parts = []
+    for rows in mapper.pieces(table):
+        probs = mapper.predict(rows)
+        clock.lap("model")
+        parts.append(mapper.layers(probs))
+        clock.lap("rest")
+    layers = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     if mapper.spread is None:
         drawn = mapper.draw_richness(table, mapper.options.seed + window.number) if len(table) else np.zeros((1, 0))
-        low, high = np.quantile(drawn, [0.05, 0.95], axis=0)
+        quantiles = np.quantile(drawn, [0.05, 0.95], axis=0)
+        layers["richness"] = np.hstack([layers["richness"], _columns(quantiles)])
         clock.lap("model")
-    else:
-        low, high = mapper.spread.bounds(probs)
-    layers["richness"] = [mean, low, high]
-    layers["uncertainty"] = [np.minimum(probs, 1 - probs).sum(axis=1)]
-    calls = None
-    if mapper.sets is not None:
-        calls = mapper.sets.calls(probs, mapper.options.level)
-        layers["uncertainty"].append((calls == CANNOT_TELL).sum(axis=1))
-    clock.lap("rest")
     if mapper.area is not None:
         near = mapper.area.judge(mapper.model._read(mapper.rows(table)))
-        layers["trust"] = [near.dissimilarity, near.inside, near.n_beyond]
+        layers["trust"] = _columns([near.dissimilarity, near.inside, near.n_beyond])
     clock.lap("trust")
-    bands = {
-        name: _spread(np.stack(parts).astype(np.float32), which, cells.places, window, np.nan)
-        for name, parts in layers.items()
-    }
-    if mapper.options.as_float:
-        found = _spread(probs.T.astype(np.float32), which, cells.places, window, np.nan)
-    else:
-        found = _spread(encode_probs(probs).T, which, cells.places, window, PROB_NODATA)
-    bands = {"probabilities": found} | bands
-    if calls is not None and mapper.options.calls:
-        bands["calls"] = _spread(calls.T.astype(np.uint8), which, cells.places, window, PROB_NODATA)
+    bands = {name: _spread(values, which, cells.places, window) for name, values in layers.items()}
     clock.lap("rest")
     return Tile(window, bands, len(cells.places), len(table), clock.seconds)
 
@@ -544,13 +544,16 @@ def _codes(column: pd.Series[Any]) -> NDArray[np.int64]:
     return np.asarray(pd.factorize(column)[0], dtype=np.int64)
 
 
-def _spread(
-    values: NDArray[Any], which: NDArray[np.intp], places: NDArray[np.intp], window: Window, nodata: float
-) -> NDArray[Any]:
-    """Put values of distinct rows, shape (n_bands, n_distinct), back to where their cells are."""
-    found = np.full((len(values), window.n_cells), nodata, dtype=values.dtype)
-    found[:, places] = values[:, which]
-    return found.reshape(len(values), window.height, window.width)
+def _columns(parts: Sequence[NDArray[Any]] | Floats) -> NDArray[np.float32]:
+    return np.column_stack([part.astype(np.float32) for part in parts])
+
+
+def _spread(values: NDArray[Any], which: NDArray[np.intp], places: NDArray[np.intp], window: Window) -> NDArray[Any]:
+    """Put values of distinct rows, shape (n_distinct, n_bands), back to where their cells are, band by band."""
+    nodata = PROB_NODATA if values.dtype == np.uint8 else np.nan
+    found = np.full((window.n_cells, values.shape[1]), nodata, dtype=values.dtype)
+    found[places] = values[which]
+    return np.ascontiguousarray(found.T).reshape(-1, window.height, window.width)
 
 
 class _Clock:

@@ -18,7 +18,6 @@ from pandas.api.types import is_numeric_dtype
 
 from hotvae.data.dataset import close_names
 from hotvae.data.frames import read_frame, write_table
-from hotvae.data.tables import read_long
 from hotvae.errors import ConfigError, DataError, listed
 from hotvae.estimators.registry import load_model
 from hotvae.jobs.predict import check_out, predict_rows, sample_rows
@@ -89,6 +88,7 @@ def evaluate_table(
     ignore_unknown: bool = False,
     encoding: str = "utf-8",
     decimal: str = ".",
+    safe_csv: bool = False,
     force: bool = False,
 ) -> Evaluation:
     r"""Compare predictions with what was observed.
@@ -111,8 +111,8 @@ def evaluate_table(
         Also the ecological numbers by these definitions.
     draws, pairs, seed : int
         Communities drawn and pairs of sites compared for them, and the seed of both.
-    force : bool
-        Replace a file that is there.
+    safe_csv, force : bool
+        Guard names against spreadsheets, as in :func:`hotvae.jobs.predict.predict_table`; replace a file that is there.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def evaluate_table(
         judged = _judge_file(Path(source), Path(table), n_draws, seed, observed, reading)
     else:
         reading["sheet"] = sheet
-        records = None if long is None and sites is None else {"long": long or "auto", "sites": sites}
+        records = {"long": long, "sites": sites}
         judged = _judge_model(Path(source), Path(table), n_draws, seed, ignore_unknown, observed, reading, records)
     results = evaluate_model(judged.predictor, judged.labels, judged.probs, oracle=oracle)
     communities = None
@@ -142,7 +142,7 @@ def evaluate_table(
         scores = score_communities(judged.labels, judged.probs, judged.draws, dialect=ecology, n_pairs=pairs, seed=seed)
         communities = describe_scores(scores, drawn=judged.how, seed=seed)
     if per_label is not None:
-        write_table(label_report(judged.predictor, judged.labels, judged.probs), per_label)
+        write_table(label_report(judged.predictor, judged.labels, judged.probs), per_label, safe=safe_csv)
     is_tuned = bool(judged.predictor.thresholds_)
     cuts = "chosen on the validation rows of training" if is_tuned else "0.5, as none were tuned"
     return Evaluation(results["honest"], results.get("oracle"), communities, cuts, judged.same_name)
@@ -166,7 +166,7 @@ def _judge_model(
     ignore_unknown: bool,
     observed: Any,
     reading: Any,
-    records: dict[str, Any] | None,
+    records: dict[str, Any],
 ) -> _Judged:
     model = load_model(folder)
     if model.target_ != "labels":
@@ -174,12 +174,10 @@ def _judge_model(
             f"model must predict labels; got one of classes ({folder}). Train one with a 0/1 column for each class."
         )
     needs = TableNeeds.of_model(model)
-    rows: Any = table
-    if records is not None:
-        text = {name: reading[name] for name in ("encoding", "decimal")}
-        wide = {"id_column": observed["id_column"], "label_table": observed["label_table"], "labels": needs.labels}
-        rows, label_table, joined_by = read_long(table, **records, **wide, **text)
-        observed = observed | {"label_table": label_table, "id_column": joined_by}
+    text = {name: reading[name] for name in ("encoding", "decimal")}
+    wide = {name: observed[name] for name in ("id_column", "label_table")}
+    rows, label_table, joined_by = needs.by_site(table, **records, **wide, **text)
+    observed = observed | {"label_table": label_table, "id_column": joined_by}
     features, _ = needs.read_features(rows, id_column=observed["id_column"], ignore_unknown=ignore_unknown, **reading)
     labels = needs.read_labels(rows, **observed, **reading)
     alone = "each label by itself, as this kind of model says nothing of labels together"

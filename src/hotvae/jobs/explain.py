@@ -53,6 +53,8 @@ def explain_table(
     title: str | None = None,
     label_table: str | Path | None = None,
     id_column: str | None = None,
+    long: str | None = None,
+    sites: str | Path | None = None,
     presence: bool = False,
     ignore_unknown: bool = False,
     encoding: str = "utf-8",
@@ -78,8 +80,8 @@ def explain_table(
         Rows that associations are computed from.
     title : str, optional
         Heading of the page.
-    label_table, id_column, presence, ignore_unknown, encoding, decimal
-        As in :meth:`TableNeeds.read_features` and :meth:`TableNeeds.read_labels`.
+    label_table, id_column, long, sites, presence, ignore_unknown, encoding, decimal
+        Options of tables; see :mod:`hotvae.jobs.table_needs`.
     seed : int
         Decides which rows and resamples are drawn.
     force : bool
@@ -117,6 +119,8 @@ def explain_table(
             source,
             label_table=label_table,
             id_column=id_column,
+            long=long,
+            sites=sites,
             presence=presence,
             ignore_unknown=ignore_unknown,
             encoding=encoding,
@@ -153,25 +157,27 @@ def _rows_of_table(
     *,
     label_table: str | Path | None,
     id_column: str | None,
+    long: str | None,
+    sites: str | Path | None,
     presence: bool,
     ignore_unknown: bool,
     encoding: str,
     decimal: str,
 ) -> PageRows:
     needs = TableNeeds.of_model(model)
-    features, _ = needs.read_features(
-        table, id_column=id_column, ignore_unknown=ignore_unknown, encoding=encoding, decimal=decimal
+    text: Any = {"encoding": encoding, "decimal": decimal}
+    rows, labels_of, id_column = needs.by_site(
+        table, long=long, sites=sites, label_table=label_table, id_column=id_column, **text
     )
-    labels = needs.read_labels(
-        table, label_table=label_table, id_column=id_column, presence=presence, encoding=encoding, decimal=decimal
-    )
+    features, _ = needs.read_features(rows, id_column=id_column, ignore_unknown=ignore_unknown, **text)
+    labels = needs.read_labels(rows, label_table=labels_of, id_column=id_column, presence=presence, **text)
     names: tuple[str, ...] = tuple(model_card(model).get("coordinates") or ())
     places: Any = None
     if table.suffix.lower() == ".npz":
         data = read_table(table, labels=needs.labels, presence=presence or needs.presence)
         places, names = data.coordinates, tuple(data.coordinate_names)
     elif len(names) == 2:
-        frame = read_frame(table, encoding=encoding, decimal=decimal)
+        frame = read_frame(rows, **text)
         if all(name in frame for name in names):
             places = frame[list(names)].to_numpy(dtype=np.float64)
     return PageRows(features, labels, places, names if places is not None else (), table.name)

@@ -176,7 +176,7 @@ def map_model(
     windows = inputs.windows()
     n_labels = len(model.label_names_)
     per_cell = n_labels * (4 if wanted.as_float else 1) * (2 if wanted.calls else 1) + 32
-    check_room(target, int(2.5 * inputs.grid.n_cells * per_cell * (1 + len(futures))))
+    check_room(target, int(3 * inputs.grid.n_cells * per_cell * (1 + len(futures))))
     say(f"{inputs.grid.width:,} x {inputs.grid.height:,} cells, {len(windows):,} tiles, {n_labels:,} labels")
     mapper = prepare(model, columns, inputs, wanted, place_names(model))
     for line in told(mapper):
@@ -541,9 +541,13 @@ class _Ranges:
     def look(self, bands: NDArray[Any]) -> None:
         flat = bands.reshape(len(bands), -1)
         is_data = ~np.isnan(flat) if np.isnan(self.nodata) else flat != self.nodata
-        if is_data.any():
-            self.low = np.minimum(self.low, np.where(is_data, flat, np.inf).min(axis=1))
-            self.high = np.maximum(self.high, np.where(is_data, flat, -np.inf).max(axis=1))
+        if not is_data.any():
+            return
+        if is_data.all():
+            low, high = flat.min(axis=1), flat.max(axis=1)
+        else:
+            low, high = np.where(is_data, flat, np.inf).min(axis=1), np.where(is_data, flat, -np.inf).max(axis=1)
+        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
 
 
 def _style_range(product: str, seen: _Ranges, mapper: MapModel, is_bytes: bool) -> tuple[float, float]:

@@ -136,11 +136,13 @@ def predict_table(
     given: str | Path | None = None,
     ignore_unknown: bool = False,
     id_column: str | None = None,
+    long: str | None = None,
     sheet: str | None = None,
     encoding: str = "utf-8",
     decimal: str = ".",
     threads: int | None = None,
     trust: bool = False,
+    safe_csv: bool = False,
     force: bool = False,
     progress: Callable[[int, int], None] | None = None,
     each: Each | None = None,
@@ -163,13 +165,15 @@ def predict_table(
         Also write the list of labels of each row that is best for an objective, as 0 and 1, to a file beside ``out``.
     given : path, optional
         Table of labels that are known beforehand; see :meth:`TableNeeds.read_given`.
-    ignore_unknown, id_column, sheet, encoding, decimal
+    ignore_unknown, id_column, long, sheet, encoding, decimal
         Options of tables; see :mod:`hotvae.jobs.table_needs`.
     threads : int, optional
         CPU threads; by default as in training.
     trust : bool
         Also write how far each row is from training, and to a file beside ``out`` which labels can be called present
         or absent.
+    safe_csv : bool
+        In CSV, put an apostrophe in front of names and ids that a spreadsheet would take for formulas.
     force : bool
         Replace files that are there.
     progress : callable, optional
@@ -210,7 +214,8 @@ def predict_table(
     if lists is not None:
         lists.check(model)
     columns = columns_of(model)
-    is_stream = given is None and source.suffix.lower() in _PARQUET and target.suffix.lower() in _PARQUET
+    is_plain = given is None and long is None
+    is_stream = is_plain and source.suffix.lower() in _PARQUET and target.suffix.lower() in _PARQUET
     if each is not None and not is_stream:
         raise ConfigError(
             f"a prediction on Ray must go from Parquet to Parquet, without given labels; got {source.name!r} to "
@@ -245,7 +250,10 @@ def predict_table(
         if source.suffix.lower() == ".npz":
             features, ids = needs.read_features(source, id_column=id_column, ignore_unknown=ignore_unknown)
         else:
-            frame = needs.read_rows(source, id_column=id_column, sheet=sheet, encoding=encoding, decimal=decimal)
+            rows, _, id_column = needs.by_site(
+                source, long=long, id_column=id_column, encoding=encoding, decimal=decimal
+            )
+            frame = needs.read_rows(rows, id_column=id_column, sheet=sheet, encoding=encoding, decimal=decimal)
             features, ids = needs.features_of(
                 frame, id_column=id_column, ignore_unknown=ignore_unknown, source=source.name
             )
@@ -254,13 +262,19 @@ def predict_table(
         probs = predict_rows(model, features, labels)
         front = watch.look(features, places)
         watch.warn()
-        write_table(prediction_table(ids, probs, columns, front), target)
+        write_table(prediction_table(ids, probs, columns, front), target, safe=safe_csv)
         if calls_out is not None:
-            write_table(prediction_table(ids, watch.calls(probs), columns, places), calls_out)
+            write_table(prediction_table(ids, watch.calls(probs), columns, places), calls_out, safe=safe_csv)
         if cut is not None and binary_out is not None:
-            write_table(prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns, places), binary_out)
+            write_table(
+                prediction_table(ids, apply_thresholds(probs, cut).astype("int8"), columns, places),
+                binary_out,
+                safe=safe_csv,
+            )
         if lists is not None and list_out is not None:
-            write_table(prediction_table(ids, lists.of(model, features, labels), columns, places), list_out)
+            write_table(
+                prediction_table(ids, lists.of(model, features, labels), columns, places), list_out, safe=safe_csv
+            )
     is_given = np.zeros(probs.shape, dtype=bool) if labels is None else ~np.isnan(labels)
     counts = int(is_given.sum()), int(is_given.any(axis=1).sum())
     return PredictionRun(files, len(probs), len(columns), str(ids.name), cut, *counts, lists, watch.n_outside)

@@ -3,7 +3,8 @@
 Options of tables, here and in the jobs that read them: ``id_column`` has the ids of the rows, by default the column of
 training if it is there; ``label_table`` is a second table with the labels, joined by the ids; ``presence`` takes any
 count above 0 as 1, always when training did; ``ignore_unknown`` passes over columns that training did not know;
-``encoding`` and ``decimal`` are those of text files. Tables that do not fit raise a ``DataError``.
+``encoding`` and ``decimal`` are those of text files. ``long`` names the columns of a table that has a row a record, and
+``sites`` the table of visited sites (:func:`hotvae.read_table`). Tables that do not fit raise a ``DataError``.
 """
 
 import warnings
@@ -20,16 +21,19 @@ from scipy import sparse
 
 from hotvae.data.dataset import Dataset, FeatureKind, check_finite, close_names
 from hotvae.data.frames import read_frame
+from hotvae.data.long import AUTO
 from hotvae.data.tables import (
     align_columns,
     check_kinds,
     dataset_from_frame,
+    is_archive,
     label_table,
     read_features,
+    read_long,
     read_table,
     row_ids,
 )
-from hotvae.errors import DataError, DataWarning, listed, option
+from hotvae.errors import DataError, DataWarning, ModelError, listed, option
 from hotvae.estimators.base import LabelClassifier
 from hotvae.features.columns import ColumnPlan
 
@@ -74,6 +78,17 @@ class TableNeeds:
     @classmethod
     def of_card(cls, card: Mapping[str, Any], is_sparse: bool) -> "TableNeeds":
         """Read what :func:`train_on_table` noted of its table."""
+        try:
+            return cls._of_notes(card, is_sparse)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise _no_notes(f"{type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _of_notes(cls, card: Mapping[str, Any], is_sparse: bool) -> "TableNeeds":
+        texts = [*card["coordinates"], *card["feature_names"], *card["labels"], *card["dropped_columns"]]
+        texts += filter(None, [card["groups"], card["id_column"]])
+        if not all(isinstance(text, str) for text in texts) or len(card["feature_names"]) != len(card["feature_kinds"]):
+            raise ValueError("names must be texts, one kind each")
         others = [*card["coordinates"], card["groups"], card["id_column"]]
         return cls(
             features=card["feature_names"],
@@ -93,6 +108,10 @@ class TableNeeds:
         card, scaler = model_card(model), model.features_
         unused: frozenset[str] = frozenset(scaler.left_out) if isinstance(scaler, ColumnPlan) else frozenset()
         if "feature_names" in card:
+            if [str(name) for name in getattr(model, "feature_names_in_", card["feature_names"])] != card[
+                "feature_names"
+            ]:
+                raise _no_notes("its columns are others")
             return replace(cls.of_card(card, getattr(scaler, "is_sparse", False)), unused=unused)
         labels = [str(name) for name in model.label_names_]
         return cls(
@@ -117,6 +136,40 @@ class TableNeeds:
         kinds = zip(self.features, self.kinds, strict=True)
         as_text = [name for name, kind in kinds if kind == "categorical"] + [id_column or self.id_column or ""]
         return read_frame(table, sheet=sheet, encoding=encoding, decimal=decimal, text_columns=as_text)
+
+    def by_site(
+        self,
+        table: str | Path | pd.DataFrame,
+        *,
+        long: str | None = None,
+        sites: str | Path | None = None,
+        label_table: str | Path | None = None,
+        id_column: str | None = None,
+        encoding: str = "utf-8",
+        decimal: str = ".",
+    ) -> tuple[str | Path | pd.DataFrame, str | Path | pd.DataFrame | None, str | None]:
+        """Turn records, of a long table or a Darwin Core archive, into rows of sites and a table of their labels.
+
+        Returns
+        -------
+        rows, label_table : path or DataFrame
+            One row a site; as they came where the table has no records.
+        id_column : str or None
+            Column that joins them.
+        """
+        if long is None and sites is None and not is_archive(table):
+            return table, label_table, id_column
+        return read_long(
+            table,
+            long=long or AUTO,
+            sites=sites,
+            label_table=label_table,
+            id_column=id_column,
+            features=[*self.features, *self.places],
+            labels=self.labels,
+            encoding=encoding,
+            decimal=decimal,
+        )
 
     def places_of(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the coordinates of the rows of a table: those of training, or those of a vector file."""
@@ -304,6 +357,13 @@ class TableNeeds:
             places = [self.labels.index(name) for name in filled]
             found[:, places] = np.where((rows >= 0)[:, None], values[rows], np.nan)
         return found
+
+
+def _no_notes(reason: str) -> ModelError:
+    return ModelError(
+        f"model must note what its table was; got notes that do not fit ({reason}). Restore the model from a copy, or "
+        "train again."
+    )
 
 
 def _name_of(table: Any) -> str:

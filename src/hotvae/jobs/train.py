@@ -32,8 +32,9 @@ from hotvae.data.dataset import (
     feature_kinds,
     single_class_labels,
 )
+from hotvae.data.long import AUTO
 from hotvae.data.splits import other_validation_rows, split_dataset
-from hotvae.data.tables import TableRoles, read_with_roles
+from hotvae.data.tables import TableRoles, is_archive, read_with_roles
 from hotvae.errors import ConfigError, DataWarning, ModelError, TrainingError
 from hotvae.estimators.base import MIN_VALIDATION_ROWS, LabelClassifier, named_tables
 from hotvae.estimators.registry import find_classifier
@@ -350,10 +351,29 @@ def _table_job(
     validation = None if held_out is None else named_tables(held_out)
     if settings.validation is not None:
         needs = TableNeeds.of_card(card, sparse.issparse(training.features))
-        features, _ = needs.read_features(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
-        labels = needs.read_labels(settings.validation, encoding=settings.encoding, decimal=settings.decimal)
-        validation = features, pd.DataFrame(labels, columns=list(training.label_names))
+        validation = _read_validation_table(settings.validation, settings, needs, roles.is_long)
     return Job(training, validation, None, card)
+
+
+def _read_validation_table(
+    table: str, settings: TrainSettings, needs: TableNeeds, is_long: bool
+) -> tuple[Any, pd.DataFrame]:
+    """Read features and labels to choose by; of a model trained on records, from records or from a row a site."""
+    reading: Any = {"encoding": settings.encoding, "decimal": settings.decimal}
+    rows: Any = table
+    has_records = False
+    if is_long and not is_archive(table):
+        rows = needs.read_rows(table, **reading)
+        has_records = not set(needs.labels) & set(rows.columns)
+    if has_records and (settings.sites is not None or settings.label_table is not None):
+        raise ConfigError(
+            f"validation must have a row a site, with its covariates and a column a species, where training has a "
+            f"table of sites; got records ({Path(table).name}). Join them, or leave it out: rows are then held out."
+        )
+    rows, labels_of, id_column = needs.by_site(rows, long=(settings.long or AUTO) if has_records else None, **reading)
+    features, _ = needs.read_features(rows, id_column=id_column, **reading)
+    labels = needs.read_labels(rows, label_table=labels_of, id_column=id_column, **reading)
+    return features, pd.DataFrame(labels, columns=needs.labels)
 
 
 def _single_class(

@@ -119,8 +119,7 @@ def fit_network(
     Parameters
     ----------
     network : nn.Module
-        A :class:`Network`; changed in place. It may have ``begin_epoch(epoch)``, called before every epoch, and with
-        None when training is over.
+        A :class:`Network`; changed in place.
     weights : mapping of str to float
         Weight of each loss term.
     train : Rows or Streamed
@@ -183,8 +182,6 @@ def fit_network(
     state_file = None if training.state_file is None else Path(training.state_file)
     if state_file is not None and state_file.exists():
         _resume(job, state, state_file, fingerprint)
-    # A network may change with the epochs, as HOT-VAE does when its labels begin to pass messages.
-    begin_epoch: Callable[[int | None], None] = getattr(network, "begin_epoch", lambda epoch: None)
 
     told = make_progress(training.progress, title) if ranks.is_first else Silent()
     with torch_threads(training.n_threads), told as progress:
@@ -192,7 +189,6 @@ def fit_network(
         while not state.history.stopped:
             epoch = len(state.history.records) + 1
             started = time.perf_counter()
-            begin_epoch(epoch)
             with owned_randomness(seed, epoch + _STREAMS * ranks.rank, device):
                 record = train_epoch(job, state, epoch)
             if "failed" not in record:
@@ -210,7 +206,6 @@ def fit_network(
                 _write_state(job, state, state_file, fingerprint)
             progress.epoch(record)
 
-    begin_epoch(None)
     network.load_state_dict(state.best)
     network.eval()
     network.to("cpu")
@@ -301,8 +296,7 @@ def _shared_loss(network: nn.Module) -> Callable[..., Mapping[str, Tensor]]:
         def forward(self, features: Tensor, labels: Tensor, base_logits: Tensor | None) -> dict[str, Tensor]:
             return dict(cast(Network, self.network).loss(features, labels, base_logits))
 
-    # A network that changes with the epochs may leave weights aside in some of them.
-    return DistributedDataParallel(Loss(), find_unused_parameters=hasattr(network, "begin_epoch"))
+    return DistributedDataParallel(Loss())
 
 
 def _batch(rows: Rows, device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:

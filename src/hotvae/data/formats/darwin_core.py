@@ -8,6 +8,7 @@ import csv
 import io
 import os
 import zipfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,13 +52,15 @@ class _Part(NamedTuple):
     table: pd.DataFrame
 
 
-def read_darwin_core(path: str | os.PathLike[str]) -> DarwinCore:
+def read_darwin_core(path: str | os.PathLike[str], columns: Collection[str] | None = None) -> DarwinCore:
     """Read an archive.
 
     Parameters
     ----------
     path : path
         A ``.zip`` file with ``meta.xml``.
+    columns : collection of str, optional
+        Columns of events to keep, as a model knows them; by default those that can be learned from.
 
     Returns
     -------
@@ -92,7 +95,7 @@ def read_darwin_core(path: str | os.PathLike[str]) -> DarwinCore:
     if records is None:
         raise DataError(f"sampling events must have occurrences; got none ({source.name}). Download the whole archive.")
     measures = [part.table for part in parts[1:] if part.kind.endswith("MeasurementOrFact")]
-    return _assemble(parts[0].table, records, measures, source.name)
+    return _assemble(parts[0].table, records, measures, source.name, columns)
 
 
 def _tag(node: Any) -> str:
@@ -140,7 +143,13 @@ def _read_part(archive: zipfile.ZipFile, folder: str, node: Any) -> _Part:
     return _Part(str(node.get("rowType", "")).rstrip("/").rsplit("/", 1)[-1], table)
 
 
-def _assemble(core: pd.DataFrame, records: pd.DataFrame, measures: list[pd.DataFrame], source: str) -> DarwinCore:
+def _assemble(
+    core: pd.DataFrame,
+    records: pd.DataFrame,
+    measures: list[pd.DataFrame],
+    source: str,
+    columns: Collection[str] | None,
+) -> DarwinCore:
     notes = [f"Darwin Core archive: {len(core)} events, {len(records)} occurrences ({source})"]
     events = core.assign(eventID=core["(id)"]).drop(columns="(id)")
     if "parentEventID" in events:
@@ -172,6 +181,8 @@ def _assemble(core: pd.DataFrame, records: pd.DataFrame, measures: list[pd.DataF
     for table in measures:
         events = _with_measures(events, table, notes)
     kept, left_out = _features(events)
+    if columns is not None:
+        kept = [name for name in events.columns if name in columns]
     frame = events[["eventID", *kept]].copy()
     if {"decimalLongitude", "decimalLatitude"} <= set(frame.columns):
         frame.attrs |= {"coordinates": ("decimalLongitude", "decimalLatitude"), "crs": "EPSG:4326"}
