@@ -30,12 +30,13 @@ test-lowest: | .venv/bin/uv
 	$(BIN)/python tests/lowest.py
 
 test: .venv/.installed-test
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not ray"
+	$(BIN)/python -m pytest tests/scale -m ray  # one cluster, not one for each process of the tests
 
 # While you write: what takes long, needs real data or a browser, the experiments of paper/ and the examples of docstrings
 # are left to `make test`.
 quick: .venv/.installed-test
-	$(BIN)/python -m pytest tests --ignore=tests/paper -n auto --dist worksteal -m "not slow and not data and not browser"
+	$(BIN)/python -m pytest tests --ignore=tests/paper -n auto --dist worksteal -m "not slow and not data and not browser and not ray"
 
 check: lint types layers test examples
 

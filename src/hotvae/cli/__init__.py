@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
@@ -103,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Before torch is loaded: threads that spin for long while they wait starve each other on a shared machine
     # (measured on 2 busy cores: 30 s an epoch instead of 3); a short spin keeps the gain on an idle one.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = _with_address(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without × says ? rather than nothing
@@ -125,6 +126,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_output()
         return _fail(f"{error.strerror}: {error.filename}" if error.filename else error.strerror or str(error))
     return code if isinstance(code, int) else 0
+
+
+def _with_address(arguments: Sequence[str]) -> list[str]:
+    """Complete ``--ray`` where it stands without an address: this machine is meant.
+
+    Examples
+    --------
+    >>> _with_address(["map", "--ray", "--quiet"]), _with_address(["map", "--ray", "auto"])
+    (['map', '--ray', 'local', '--quiet'], ['map', '--ray', 'auto'])
+    """
+    found: list[str] = []
+    for word, after in zip_longest(arguments, arguments[1:]):
+        found.append(word)
+        if word == "--ray" and (after is None or after.startswith("-")):
+            found.append("local")
+    return found
 
 
 def _forget_output() -> None:
