@@ -291,6 +291,8 @@ def table_of(found):
         else "Nothing else ran on it."
     )
     ratio = half["answered_ms"]["p99"] / own["p99"]
+    n_unread = found["tenfold"]["outcomes"].get("503", 0) - found["logged"].get("503", 0)
+    unread = f"{n_unread:,} of the 503s were connections beyond the limit. " if n_unread else ""
     return (
         f"One run, {found['date'][:10]}, {machine['cpu']}, {machine['cores']} cores; load average {load['before']:.1f} "
         f"before and {load['after']:.1f} after it. {quiet}\n\n"
@@ -299,7 +301,7 @@ def table_of(found):
         f"({found['bytes_of_an_answer'] / 1e3:.0f} kB). Four clients that ask as soon as they are answered get "
         f"{found['sustained']['per_second']:.1f} answers a second.\n\n"
         + markdown_table(head, [row("half", found["half"]), row("ten times", found["tenfold"])])
-        + f"\nThe same rows, predicted by calls in one process in the same run: {own['p50']:.0f} ms (p50), "
+        + f"\n{unread}The same rows, predicted by calls in one process in the same run: {own['p50']:.0f} ms (p50), "
         f"{own['p99']:.0f} ms (p99). At half load the p99 of the service is {ratio:.1f} times that of a call: it reads "
         "and writes JSON besides, and shares the machine with the client.\n\n"
         f"Command: `{found['command']}`, seed {found['seed']}, hotvae {found['versions']['hotvae']}, torch "

