@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from hotvae.errors import ConfigError, DataError
 from hotvae.files import write_text
 from hotvae.geo.extras import geo_module
-from hotvae.geo.rasters import TILE, MapGrid, Window
+from hotvae.geo.rasters import GDAL_BYTES, TILE, MapGrid, Window
 from hotvae.geo.tiles import no_room
 
-# Megabytes that GDAL may keep of files in memory, whatever their size. Smaller copies of a map wait in a file of their
-# own until it is put together; to pack them for that long would be half of all the time of writing.
-_GDAL = {"GDAL_CACHEMAX": 64, "COG_TMP_COMPRESSION": "NONE"}
+# Smaller copies of a map wait in a file of their own until it is put together: packed quickly, not well.
+_GDAL = {"GDAL_CACHEMAX": GDAL_BYTES, "ZSTD_LEVEL_OVERVIEW": "1"}
 
 # Five stops of a scale from little to much, legible without colour: viridis; and from loss over nothing to gain.
 SEQUENTIAL = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
