@@ -265,6 +265,32 @@ def test_map__options_that_do_not_fit__one_line(trained, land, fails, tmp_path, 
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"crs": None}, "raster must have a coordinate reference system; got none (warmth.tif)"),
+        (
+            {"transform": rasterio.Affine(94, 34, WEST, 34, -94, NORTH)},
+            "raster must have rows from west to east; got a rotated grid (warmth.tif)",
+        ),
+        (
+            {"transform": rasterio.Affine(CELL, 0, WEST + 30, 0, -CELL, NORTH)},
+            "rasters must lie on one grid; got 300 x 40 cells of 100 x 100 in EPSG:32633",
+        ),
+        ({"names": ["cold"]}, "rasters must have a band for every column of the model; got none for 'warmth'"),
+    ],
+    ids=["no CRS", "rotated", "another grid", "band missing"],
+)
+def test_map__raster_that_does_not_fit__one_line_and_no_file(trained, land, fails, tmp_path, how, message):  # noqa: F811
+    bad = write_raster(tmp_path / "warmth.tif", np.zeros((40, 300), dtype=np.float32), **how)
+    line = fails(
+        *("map", trained, "--raster", land / "rain.tif", "--raster", bad, "--fixed", "hours=1"),
+        *("--out", tmp_path / "maps"),
+    )
+    assert message in line
+    assert [path.name for path in tmp_path.iterdir()] == ["warmth.tif"]
+
+
 def test_map__coordinates_in_other_units__says_degrees_taken_for_metres(fails, tmp_path):
     random = np.random.default_rng(0)
     table = pd.DataFrame({"easting": random.uniform(10, 12, 200), "northing": random.uniform(50, 51, 200)})
