@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -66,6 +67,9 @@ def test_map__rasters__files_that_gdal_validates_with_a_style_and_a_picture_each
         assert (file.dtypes[0], file.nodata, file.scales[0]) == ("uint8", 255, 0.004)
         assert file.crs.to_string() == CRS
         assert file.read(1)[5, 10] == 255
+    shader = ElementTree.parse(whole / "probabilities.qml").find(".//colorrampshader")
+    assert shader is not None
+    assert (shader.get("minimumValue"), shader.get("maximumValue")) == ("0", "1")  # QGIS reads bytes times their scale
     assert not (whole / ".tiles").exists()
 
 

@@ -17,8 +17,9 @@ from hotvae.geo.extras import geo_module
 from hotvae.geo.rasters import GDAL_BYTES, TILE, MapGrid, Window
 from hotvae.geo.tiles import no_room
 
-# Smaller copies of a map wait in a file of their own until it is put together: packed quickly, not well.
-_GDAL = {"GDAL_CACHEMAX": GDAL_BYTES, "ZSTD_LEVEL_OVERVIEW": "1"}
+# Smaller copies of a map wait in a file of their own until it is put together. They are not packed for that long: of a
+# large map GDAL would pack and unpack the same blocks again and again.
+_GDAL = {"GDAL_CACHEMAX": GDAL_BYTES, "COG_TMP_COMPRESSION": "NONE"}
 
 # Five stops of a scale from little to much, legible without colour: viridis; and from loss over nothing to gain.
 SEQUENTIAL = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
@@ -164,7 +165,7 @@ def write_style(path: Path, low: float, high: float, colours: Sequence[str] = SE
     path : Path
         The raster; the style ends in ``.qml``.
     low, high : float
-        Ends of the colour scale, in stored values.
+        Ends of the colour scale, in values as QGIS has them: stored ones times their scale.
     colours : sequence of str
         From low to high.
     band : int
