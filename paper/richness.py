@@ -4,10 +4,11 @@
     python -m paper.richness --render              (the stored result into docs/maps.md)
 
 A model is trained on the training rows of bbs_like_ebird100; test rows are the cells of a map. 400 of them are drawn
-for 200 times, as ``hotvae map`` does, and 5 and 95 % of the richness of others follow from the curve that was fitted. For
-these others 1,000 joint draws are made: their quantiles are the truth that the carried ones are held against, beside
-those of 200 draws of a cell's own (``--draw-every-cell``) and those of independent species. Written down: mean width,
-root mean square error in species, and the share of all draws, and of the richness that was observed, that lies within.
+for 200 times, as ``hotvae map`` does, and 5 and 95 % of the richness of others follow from the curve that was fitted.
+For these others 1,000 joint draws are made: their quantiles are the truth that the carried ones are held against,
+beside those of 200 draws of a cell's own (``--draw-every-cell``) and those of independent species. Written down: mean
+width, root mean square error in species, and the share of all draws, and of the richness that was
+observed, that lies within.
 
 Writes ``paper/results/richness.json``.
 """
@@ -41,8 +42,8 @@ def measure(seed: int, effort: Effort) -> dict[str, Any]:
     train, test = (data.take(rows) for rows in (named.split.train, named.split.test))
     columns = list(data.feature_names)
     model = HotVAEClassifier(effort=effort, random_state=seed)
-    model.fit(pd.DataFrame(train.features, columns=columns), train.labels)
-    rows, observed = pd.DataFrame(test.features, columns=columns), np.asarray(test.labels).sum(axis=1)
+    model.fit(pd.DataFrame(np.asarray(train.features), columns=columns), train.labels)
+    rows, observed = pd.DataFrame(np.asarray(test.features), columns=columns), np.asarray(test.labels).sum(axis=1)
     order = np.random.default_rng(seed).permutation(len(rows))
     drawn, cells = order[:N_DRAWN], order[N_DRAWN : N_DRAWN + N_CELLS]
     mapper = MapModel(model, tuple(columns), MapOptions(seed=seed))
