@@ -13,18 +13,19 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from hotvae.checkpoint import json_ready
+from hotvae.config import find_recipe
 from hotvae.data.catalog import describe, load
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import Split, split_dataset
 from hotvae.data.synthetic import VirtualRegion, virtual_region
-from hotvae.errors import DataError, DataWarning
+from hotvae.errors import DataWarning
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.hotvae import HotVAEClassifier
 from hotvae.estimators.hotvae_network import HotVAENetwork
@@ -32,13 +33,11 @@ from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.thresholds import apply_thresholds, evaluate_protocols
 from hotvae.features.molecules import ElementPresence
 from hotvae.features.text import BagOfWords
-from hotvae.graph import phylogeny_graph
 from hotvae.jobs.settings import ALIASES, read_settings, train_settings
-from hotvae.metrics import MEASURES, all_measures, log_loss, richness_coverage, site_pairs
+from hotvae.metrics import MEASURES, all_measures, richness_coverage, site_pairs
 from paper.experiments import PAPER_MODEL, PARTS, TUNED, Cell
 from paper.presets import COORDINATES, PRESET_OF, read_preset
 from paper.runner import versions
-from paper.variants import VARIANTS
 
 Result = TypeVar("Result")
 
@@ -55,10 +54,26 @@ _SHARED = (
 # A network that may train longer than its rivals would win by that alone; fewer epochs than its own no rival gets.
 _AT_LEAST = ("max_epochs", "patience")
 _VIRTUAL = re.compile(r"virtual-(\d+)-(\d+)(?:-x([12]))?")
-_RELATIVES = 5  # as in hotvae train --graph tree.nwk
 
 
 # --- settings --------------------------------------------------------------------------------------------
+
+
+class PaperRecipe(HotVAENetwork):
+    """HOT-VAE as the paper prints it: settings that are not given are those of the recipe, not our defaults.
+
+    Examples
+    --------
+    >>> PaperRecipe.from_settings(n_layers=3).training.optimizer
+    'adam'
+    """
+
+    title = "HOT-VAE, paper's recipe"
+
+    @classmethod
+    def from_settings(cls, **settings: Any) -> Self:
+        """Make the network of the recipe, with some settings changed."""
+        return super().from_settings(**find_recipe("paper") | settings)
 
 
 @dataclass(frozen=True)
@@ -116,7 +131,7 @@ def recipe_of(cell: Cell) -> Recipe:
     >>> "kl_weight" in recipe_of(Cell("tables", "mpvae", "mpvae", "bibtex")).parameters
     False
     """
-    cls = VARIANTS.get(cell.model) or find_classifier(cell.model)
+    cls = PaperRecipe if cell.model == PAPER_MODEL else find_classifier(cell.model)
     known = cls.all_settings()
     preset_name = PRESET_OF.get(cell.data, cell.data)
     preset = {ALIASES.get(name, name): value for name, value in read_preset(preset_name, known).items()}
@@ -138,7 +153,7 @@ def recipe_of(cell: Cell) -> Recipe:
     own = dict(cell.settings)
     smoke = {name: value for name, value in own.pop("smoke", {}).items() if name in known}
     # The command line's option of this name reads files; here it is the classifier's parameter.
-    graph, times = own.pop("graph", tuned.pop("graph", None)), own.pop("times", {})
+    graph = own.pop("graph", tuned.pop("graph", None))
     settings = train_settings(
         known,
         (f"preset of {preset_name}", preset),
@@ -149,19 +164,11 @@ def recipe_of(cell: Cell) -> Recipe:
     parameters = dict(settings.parameters)
     if graph is not None:
         parameters["graph"] = graph
-    parameters |= {name: _times(parameters.get(name, known[name]), factor) for name, factor in times.items()}
     words = None
     if _features_of(cell.data) == "text" and "encoder" not in known and not cls.holds_out_itself:
         told = read_preset(preset_name, _WORDS)
         words = {name: told[name] for name in _WORDS if name in told}
     return Recipe(cls, parameters, coordinates, words)
-
-
-def _times(value: Any, factor: float) -> Any:
-    """Multiply a setting, whatever a preset says it is; widths and counts stay whole numbers."""
-    if isinstance(value, tuple | list):
-        return tuple(_times(each, factor) for each in value)
-    return max(1, round(value * factor)) if isinstance(value, int) else value * factor
 
 
 def _features_of(data: str) -> str:
@@ -308,7 +315,7 @@ def run_cell(cell: Cell) -> Measured:
     """
     recipe = recipe_of(cell)
     parts = read_parts(cell, recipe)
-    model = _model(cell, recipe, parts)
+    model = _model(cell, recipe)
     # The first optimiser of a process loads much of torch; that is nobody's training time.
     find_classifier("plain").from_settings(max_epochs=1, encoder_widths=(4,)).fit([[0.0], [1.0]], [[0], [1]])
     alone_rows: dict[str, dict[str, NDArray[Any]]] = {}
@@ -365,25 +372,13 @@ def _measure(model: LabelClassifier, parts: Parts, cell: Cell) -> tuple[dict[str
         "thresholds": {name: values["thresholds"] for name, values in protocols.items()},
         "predict_seconds": predict_seconds,
     }
-    if "conditional" in cell.measures:
-        found["conditional"] = _conditional(model, parts, cell)
-    if "others" in cell.measures:
-        found["others"] = _given_others(model, parts, cell)
     if "ecology" in cell.measures:
         found["ecology"], found["sample_seconds"] = timed(lambda: _ecology(model, parts, probs, cell))
     return found, _row_values(parts, probs, protocols["honest"]["thresholds"])
 
 
-def _model(cell: Cell, recipe: Recipe, parts: Parts) -> LabelClassifier:
-    parameters = dict(recipe.parameters)
-    if parameters.get("graph") == "phylogeny":
-        tree = None if parts.path is None else parts.path.with_suffix(".nwk")
-        if tree is None or not tree.is_file():
-            raise DataError(
-                f"{cell.data} must have a tree beside its file for graph 'phylogeny'; got none. Copy it there as .nwk."
-            )
-        parameters["graph"] = phylogeny_graph(tree, parts.label_names, n_neighbours=_RELATIVES, missing="complete")
-    return recipe.cls.from_settings(**{"random_state": cell.seed, "n_threads": 1} | parameters)
+def _model(cell: Cell, recipe: Recipe) -> LabelClassifier:
+    return recipe.cls.from_settings(**{"random_state": cell.seed, "n_threads": 1} | recipe.parameters)
 
 
 def _without_notes(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -394,43 +389,6 @@ def _plain_settings(model: LabelClassifier) -> dict[str, Any]:
     aside = ("progress", "state_file", "device", "n_threads")
     settings = {name: value for name, value in model.current_settings().items() if name not in aside}
     return settings | ({"graph": "own"} if isinstance(getattr(model, "graph", None), np.ndarray) else {})
-
-
-def _conditional(model: LabelClassifier, parts: Parts, cell: Cell) -> dict[str, Any] | None:
-    """Log loss of one half of each row's labels, alone and given the other half; None if the model cannot tell."""
-    if not model.conditional:
-        return None
-    features, labels = parts.test
-    hidden = np.random.default_rng([cell.split, cell.seed]).random(labels.shape) < 0.5
-    wanted = np.where(hidden, labels, np.nan)
-    told = np.where(hidden, np.nan, labels)
-    given = model.predict_proba(features, given=told)
-    return {
-        "log_loss_given_half": log_loss(wanted, given),
-        "log_loss_alone": log_loss(wanted, model.predict_proba(features)),
-    }
-
-
-def _given_others(model: LabelClassifier, parts: Parts, cell: Cell) -> dict[str, float] | None:
-    """Log loss of each label given all others of its row; on a virtual region that of the true law, too."""
-    if not model.conditional:
-        return None
-    features, labels = parts.test
-    answers: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
-        "log_loss": lambda told: model.predict_proba(features, given=told)
-    }
-    region = _region(cell.data)
-    if region is not None:
-        answers["log_loss_of_truth"] = lambda told: region.conditional_probs(features, told)
-    found = {}
-    for name, answer in answers.items():
-        probs = np.empty(labels.shape)
-        for label in range(labels.shape[1]):
-            told = labels.copy()
-            told[:, label] = np.nan
-            probs[:, label] = answer(told)[:, label]
-        found[name] = log_loss(labels, probs)
-    return found
 
 
 def _ecology(model: LabelClassifier, parts: Parts, probs: NDArray[Any], cell: Cell) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from paper.figures import level_figure, save_figure
 from paper.notes import cost_note
 from paper.paired import read_pairs
 from paper.store import Store
-from paper.summaries import counted, joined, markdown_table, mean_of, plural, silent_fits, verdict
+from paper.summaries import counted, joined, markdown_table, mean_of, plural, verdict
 
 Groups = dict[tuple[str, str, int], list[dict[str, Any]]]
 Numbers = dict[str, float | None]
@@ -143,13 +143,6 @@ def communities_page(store: Store, groups: Groups, docs: Path) -> tuple[str, lis
         pictured[section.title] = section.pictured()
         sentences += section.sentences(first)
     sentences += _row_sentences(store, places, titles, first)
-    silent = silent_fits(line for place in places for line in groups.get((first, *place), []))
-    if silent:
-        sentences.append(
-            f"In {joined(silent)} the validation rows keep an epoch before species begin to pass messages "
-            f"(`direct_epochs`): what {titles[first]} says of single species there is said by its direct path, and how "
-            "species go together by its label branch and its covariance."
-        )
     pictures = []
     shown = ""
     for level in _LEVELS:

@@ -22,9 +22,6 @@ NEURAL = ("hotvae", "hotvae_network", "hotvae-paper", "plain", "mpvae", "lamp", 
 TABLE_SETS = ("yeast", "scene", "sider", "bibtex", "mirflickr_tags", "reuters", "bbs_like_ebird100")
 NORBERG = ("birds", "butterfly", "plant", "trees", "vegetation")
 
-# Sets on which a fit takes minutes: experiments that compare HOT-VAE with itself have one seed there, and rivals more.
-_COSTLY = ("bibtex", "mirflickr_tags", "reuters", "bbs_like_ebird100")
-_FEW_SEEDS = {**dict.fromkeys(_COSTLY, 1), "": 3}
 # Sets whose every part is published: a model without chance in it gives the same answer for every seed.
 _FIXED_SPLITS = ("mirflickr_tags", "bbs_like_ebird100", "breeding_birds_2009", "ebird_roccupy_june2019")
 # Sets whose test rows are drawn with the seed: models with fewer seeds would be compared on other rows.
@@ -37,10 +34,6 @@ TUNED = Path(__file__).with_name("tuned")
 
 PARTS: dict[str, tuple[str, ...]] = {"base": ("trees", "ridge", "own"), "network": ("network",), "forest": ("trees",)}
 """Rows that one fit of HOT-VAE gives beside its own: members of these kinds, stacked without the others."""
-
-PAPER_MODEL = "hotvae-paper"
-"""The paper's recipe (`hotvae.config.RECIPES`), with what ``python -m paper.reproduce`` chose from its grid."""
-
 
 PAPER_MODEL = "hotvae-paper"
 """The paper's recipe (`hotvae.config.RECIPES`), with what ``python -m paper.reproduce`` chose from its grid."""
@@ -63,7 +56,7 @@ class Cell:
     settings : dict
         Parameters that this cell changes; presets come below them.
     measures : tuple of str
-        Beyond measures of labels: ``"conditional"``, ``"others"`` and ``"ecology"``.
+        Beyond measures of labels: ``"ecology"``.
     n_draws, n_pairs : int
         Communities and pairs of sites, for ecology.
 
@@ -208,7 +201,6 @@ _SMOKE_SETTINGS = {
     "decoder_dim": 8,
     "n_heads": 2,
     "covariance_epochs": 1,
-    "given_epochs": 1,
     "n_trees": 4,
     "max_rounds": 2,
     "n_chains": 2,
@@ -230,84 +222,13 @@ def _splits(names: Sequence[str], n_splits: int = 1) -> tuple[tuple[str, int], .
     return tuple((name, split) for name in names for split in range(n_splits))
 
 
-# What an ablation changes at once; the paper's whole recipe is a model of its own (PAPER_MODEL).
-_PRINTED = {
-    "conditional": False,
-    "direct_path": False,
-    "direct_epochs": 0,
-    "latent_dim": 0,
-    "landmarks": 0,
-    "latent_neighbours": 0,
-    "base": None,
-    "average_decay": 0.0,
-    "optimizer": "adam",
-    "schedule": "constant",
-    "warmup_epochs": 0.0,
-    "weight_decay": 0.0,
-    "selection_metric": "macro_f1",
-}
-
-_ABLATION = (
-    Variant("full", "hotvae_network", title="full model"),
-    Variant("no label branch", "hotvae-feature-branch", {"conditional": False}),
-    Variant(
-        "label branch told all", "hotvae_network", {"conditional": False}, title="label branch told all labels (paper)"
-    ),
-    Variant("no intermediate loss", "hotvae_network", {"intermediate_weight": 0.0}),
-    Variant("no ranking loss", "hotvae_network", {"ranking_weight": 0.0}),
-    Variant("no KL", "hotvae_network", {"kl_weight": 0.0}),
-    Variant("no decoder", "plain", title="no decoder (plain network)"),
-    Variant("printed ranking sign", "hotvae-printed-ranking"),
-    Variant("no landmarks", "hotvae_network", {"landmarks": 0}, data=("yeast", "scene")),
-    Variant(
-        "no neighbours",
-        "hotvae_network",
-        {"latent_neighbours": 0},
-        title="no latent neighbours",
-        data=("scene", "mirflickr_tags", "bbs_like_ebird100"),
-    ),
-    Variant("no ridge start", "hotvae_network", {"base": None}, data=("mirflickr_tags",)),
-    Variant("no direct path", "hotvae_network", {"direct_path": False, "direct_epochs": 0}),
-    Variant("no direct epochs", "hotvae_network", {"direct_epochs": 0}, data=("yeast", "bbs_like_ebird100")),
-    Variant(
-        "direct epochs",
-        "hotvae_network",
-        {"direct_epochs": 6},
-        title="six direct epochs first",
-        data=("scene", "mirflickr_tags"),
-    ),
-    Variant("no averaging", "hotvae_network", {"average_decay": 0.0}),
-    Variant("narrow encoder", "hotvae_network", {"times": {"encoder_widths": 0.5}}, title="encoder half as wide"),
-    Variant("wide encoder", "hotvae_network", {"times": {"encoder_widths": 2}}, title="encoder twice as wide"),
-    Variant(
-        "less dropout", "hotvae_network", {"times": {"encoder_dropout": 0.5}}, title="half of the encoder's dropout"
-    ),
-    Variant("no weight decay", "hotvae_network", {"weight_decay": 0.0}),
-    Variant("smoothed labels", "hotvae-smoothed-labels", title="labels smoothed by 0.05"),
-    Variant("strong ranking", "hotvae_network", {"ranking_weight": 1.0}, title="ranking loss of weight 1"),
-    Variant("light label branch", "hotvae-light-label-branch", title="label branch counts half"),
-    Variant("rising KL", "hotvae-rising-kl", title="KL rises over ten epochs"),
-    Variant("epoch by macro F1", "hotvae_network", {"selection_metric": "macro_f1"}, title="epoch chosen by macro F1"),
-    Variant("paper recipe", "hotvae_network", _PRINTED, title="parts of the paper's recipe"),
-)
-
-# A perceptron could combine known labels by itself; one that only adds them up leaves that to the decoder.
-_LINEAR = {
-    "label_encoder_widths": [],
-    "decoder_dropout": 0.0,
-    "given_epochs": 0,
-    "max_epochs": 60,
-    "patience": 15,
-}
-
-# HOT-VAE as it comes, the paper's, what it is made of, and what it was before it found its own recipe.
+# HOT-VAE as it comes, the paper's, and what it is made of.
 HOTVAE_ROWS = (
     Variant("hotvae", "hotvae"),
     Variant("paper", PAPER_MODEL),
     Variant("base alone", "hotvae", title="base alone (trees and ridge)", of="base"),
     Variant("network alone", "hotvae", title="network alone", of="network"),
     Variant("forest alone", "hotvae", title="forest alone", of="forest"),
-    Variant("hotvae preset", "hotvae_network", title="HOT-VAE network, tuned by hand (before)"),
 )
 """Rows of HOT-VAE in every table."""
 
@@ -324,55 +245,9 @@ EXPERIMENTS: dict[str, Experiment] = {
             {"yeast": 5, "scene": 5, "": 3},
         ),
         Experiment(
-            "figure-layers",
-            "Rounds of messages",
-            tuple(
-                Variant(f"{n} layers" if n > 1 else "1 layer", "hotvae_network", {"n_layers": n}) for n in range(1, 6)
-            ),
-            _splits(("virtual-3000-24", "yeast", "mirflickr_tags")),
-            _FEW_SEEDS,
-            ("multilabel", "conditional"),
-        ),
-        Experiment(
-            "figure-depth",
-            "Depth, where only messages can combine what is known",
-            tuple(
-                Variant(f"{n} layers" if n > 1 else "1 layer", "hotvae-kept-by-given", {**_LINEAR, "n_layers": n})
-                for n in range(1, 4)
-            ),
-            _splits(("virtual-6000-24-x2",)),
-            {"": 5},
-            ("multilabel", "others"),
-        ),
-        Experiment(
-            "table-prior",
-            "Graph of labels that occur together, against the complete graph",
-            (
-                Variant("prior", "hotvae_network", {"graph": "cooccurrence"}, title="prior graph"),
-                Variant("complete", "hotvae_network", {}, title="complete graph"),
-            ),
-            _splits(TABLE_SETS),
-            _FEW_SEEDS,
-        ),
-        Experiment(
-            "ablation",
-            "What each part is worth",
-            _ABLATION,
-            _splits(("yeast", "scene", "mirflickr_tags", "bbs_like_ebird100")),
-            _FEW_SEEDS,
-        ),
-        Experiment(
             "communities",
             "Species communities",
-            (
-                *HOTVAE_ROWS,
-                *_models(_COMMUNITY_MODELS),
-                Variant(
-                    *("hotvae phylogeny", "hotvae_network", {"graph": "phylogeny"}),
-                    title="HOT-VAE network, tuned by hand, graph of relatives",
-                    data=("bbs_clark2003_2009",),
-                ),
-            ),
+            (*HOTVAE_ROWS, *_models(_COMMUNITY_MODELS)),
             (
                 *_splits(tuple(f"norberg_{taxon}" for taxon in NORBERG), 3),
                 *_splits(("bbs2011_wilkinson", "bbs_like_ebird100", "bbs_clark2003_2009")),
@@ -408,8 +283,8 @@ def find_experiments(names: Sequence[str]) -> list[Experiment]:
 
     Examples
     --------
-    >>> [experiment.name for experiment in find_experiments(["table-f1", "tables", "ablation"])]
-    ['tables', 'ablation']
+    >>> [experiment.name for experiment in find_experiments(["table-f1", "tables", "communities"])]
+    ['tables', 'communities']
     """
     found: dict[str, Experiment] = {}
     known = [*EXPERIMENTS, *ALIASES, "all"]

@@ -9,63 +9,10 @@ from matplotlib.patches import FancyBboxPatch
 from hotvae.errors import ConfigError
 from hotvae.metrics.ecology import MEASURES
 from hotvae.report.plots import COLOURS
-from paper.summaries import Mean
 
 _MARKERS = {"sor": "o", "sim": "s", "sne": "^", None: "o"}
 _ASPECTS = ("accuracy", "discrimination", "calibration", "precision")
 _DOTS_PER_INCH = 110
-
-
-LEAST_SPAN = 0.04
-"""An axis spans at least this much: a difference in the fourth digit should not look like one."""
-
-
-def series_figure(
-    series: Mapping[str, Sequence[Mean | None]], steps: Sequence[str], x_label: str, y_label: str
-) -> Figure:
-    """Draw one panel per data set: a measure over the steps of an experiment, with intervals.
-
-    Parameters
-    ----------
-    series : mapping of str to sequence of Mean or None
-        By data set, one mean per step.
-    steps : sequence of str
-        Names of the steps.
-    x_label, y_label : str
-        Of the axes.
-
-    Returns
-    -------
-    Figure
-
-    Examples
-    --------
-    >>> figure = series_figure({"yeast": [Mean(0.4, 0.1, 3), None]}, ["1", "2"], "layers", "maF1")
-    >>> len(figure.axes)
-    1
-    """
-    figure = Figure(figsize=(3.2 * max(1, len(series)), 2.9), layout="constrained", facecolor="white")
-    panels = figure.subplots(1, len(series), squeeze=False)[0]
-    for axes, (title, means) in zip(panels, series.items(), strict=True):
-        known = [(place, mean) for place, mean in enumerate(means) if mean is not None]
-        axes.errorbar(
-            [place for place, _ in known],
-            [mean.value for _, mean in known],
-            yerr=[mean.half or 0.0 for _, mean in known],
-            color=COLOURS[0],
-            marker="o",
-            capsize=3,
-        )
-        axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
-        axes.set_xticks(range(len(steps)), [step.split()[0] for step in steps])
-        axes.set_xlabel(x_label, fontsize=9)
-        axes.set_ylabel(y_label, fontsize=9)
-        axes.grid(color="#e3e3e3", linewidth=0.7)
-        axes.tick_params(labelsize=8)
-        low, high = axes.get_ylim()
-        missing = max(0.0, LEAST_SPAN - (high - low)) / 2
-        axes.set_ylim(low - missing, high + missing)
-    return figure
 
 
 def depth_figure(

@@ -15,14 +15,12 @@ are compared on resamples of the same test rows; the comparisons are kept in ``p
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +33,11 @@ from hotvae.errors import DataError
 from hotvae.files import write_text
 from hotvae.jobs.durations import parse_duration
 from paper import DOCS, RESULTS
+from paper.comparisons import Comparisons, Side
 from paper.experiments import Cell, Experiment, Variant
 from paper.figures import depth_figure, save_figure
 from paper.paired import N_RESAMPLES, Groups, Values, compare, groups_of, resamples
-from paper.runner import WORKER, plan, revision, run, versions
+from paper.runner import WORKER, plan, run
 from paper.store import Store
 from paper.summaries import joined, markdown_table, mean_of, plural, replace_marked
 
@@ -214,17 +213,18 @@ def resampled_scores(rows: Mapping[str, NDArray[Any]], n_resamples: int = N_RESA
 _KNOWN = ("0", "10", "25", "50", "90")
 
 
-def read_comparisons(store: Store) -> dict[str, Any]:
-    """Read the comparisons that were kept.
+def _measures(ours: Side, theirs: Side) -> dict[str, Any]:
+    shared = set.intersection(*(set(values) for _, values in (*ours, *theirs)))
+    return {"measures": compare(ours, theirs, [name for name in COMPARED if name in shared])}
 
-    Examples
-    --------
-    >>> read_comparisons(Store(tempfile.mkdtemp()))
-    {}
-    """
-    path = store.folder / FILE
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["pairs"] if path.exists() else {}
-    return found
+
+COMPARISONS = Comparisons(
+    FILE,
+    "differences ours - rival's on test rows, all splits and seeds of a set together; 95 % intervals of a paired "
+    "bootstrap",
+    resampled_scores,
+    _measures,
+)
 
 
 def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dict[str, Any]:
@@ -243,64 +243,19 @@ def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dic
     -------
     dict
         By set, then by ``"ours/rival"``: ``fits`` that were compared, and by measure the difference ours − rival's and
-        its 95 % interval. A comparison whose fits have not changed is kept as it is: values of single rows are not kept
-        for ever.
+        its 95 % interval.
 
     Examples
     --------
     >>> compare_sets(Store(tempfile.mkdtemp()), experiment_of(["emotions"]))
     {}
     """
-    kept = read_comparisons(store)
-    groups = groups_of(store, experiment)
-    loaded: dict[str, tuple[bytes, Values]] = {}
-    is_new = False
     pairs = [(_OWN, variant.name) for variant in MODELS[1:]] + [(_FULL, variant.name) for variant in ABLATIONS[1:]]
     # Depth is its own question: is each round ahead of the one before it?
     pairs += [(_FULL, "independent"), ("3 rounds", _FULL), ("4 rounds", "3 rounds"), ("1 rounds", "independent")]
-    for name in dict.fromkeys(data for data, _ in experiment.data):
-        for ours, rival in pairs:
-            both = _partners(groups, name, ours, rival)
-            fits = [[line["fit"] for line in side] for side in zip(*both, strict=True)] if both else []
-            key = f"{ours}/{rival}"
-            if not fits or kept.get(name, {}).get(key, {}).get("fits") == fits:
-                continue
-            is_new |= kept.get(name, {}).pop(key, None) is not None
-            if not all(store.rows_path(fit).exists() for side in fits for fit in side):
-                continue
-            for fit in {fit for side in fits for fit in side} - set(loaded):
-                with np.load(store.rows_path(fit), allow_pickle=False) as file:
-                    rows = {field: file[field] for field in file.files}
-                loaded[fit] = (rows["row"].tobytes(), resampled_scores(rows))
-            own, other = ([loaded[fit] for fit in side] for side in fits)
-            shared = set.intersection(*(set(values) for _, values in (*own, *other)))
-            found = compare(own, other, [name for name in COMPARED if name in shared])
-            kept.setdefault(name, {})[key] = {"fits": fits, "measures": found}
-            is_new = True
-    if is_new:
-        notes = {
-            "what": "differences ours - rival's on test rows, all splits and seeds of a set together; 95 % intervals "
-            "of a paired bootstrap",
-            "n_resamples": N_RESAMPLES,
-            "command": command,
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "revision": revision(),
-            "versions": versions(),
-            "pairs": {name: dict(sorted(kept[name].items())) for name in sorted(kept) if kept[name]},
-        }
-        write_text(store.folder / FILE, json.dumps(notes, indent=1) + "\n")
-    return kept
-
-
-def _partners(groups: Groups, name: str, ours: str, rival: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Pair fits of one split and seed; a model that has fewer seeds on purpose is taken again."""
-    found = []
-    for (variant, data, split), lines in groups.items():
-        theirs = {line["cell"]["seed"]: line for line in groups.get((rival, data, split), [])}
-        if variant == ours and data == name and theirs:
-            only = next(iter(theirs.values())) if len(theirs) == 1 and len(lines) > 1 else None
-            found += [(line, theirs.get(line["cell"]["seed"], only)) for line in lines]
-    return [(own, other) for own, other in found if other is not None]
+    by_key = {f"{ours}/{rival}": (ours, rival) for ours, rival in pairs}
+    sets = [data for data, _ in experiment.data]
+    return COMPARISONS.update(store, groups_of(store, experiment), sets, by_key, command)
 
 
 def verdict_of(found: Mapping[str, float], more_is_better: bool = False) -> int:
@@ -618,7 +573,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             options.cache, options.effort, options.draws = Path(folder) / "bases", "quick", 50
             store, tiny = Store(folder), experiment_of(["virtual-400-8"], n_seeds=1)
             measure(store, tiny, options)
-            print(rendered_tables(store, tiny, read_comparisons(store)))
+            print(rendered_tables(store, tiny, COMPARISONS.read(store)))
         return
     store = Store(options.results)
     if options.render:

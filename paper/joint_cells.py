@@ -42,7 +42,7 @@ from hotvae.estimators.decisions import (
 )
 from hotvae.estimators.hotvae import HotVAEClassifier
 from hotvae.estimators.joint import JointClassifier
-from hotvae.estimators.joint_law import Candidate, JointLaw, default_candidates
+from hotvae.estimators.joint_law import JointLaw, LawCandidate, default_candidates
 from hotvae.estimators.law_rows import LawRows
 from hotvae.estimators.recipe import plan_for
 from hotvae.estimators.registry import find_classifier
@@ -156,7 +156,7 @@ def fit_base(cell: Cell) -> BaseFit:
         forest = RandomForestClassifier(n_trees, min_samples_leaf=_LEAF, n_jobs=1)
         model = _ForestAlone(base=forest, random_state=cell.seed)
     else:
-        found = _model(own, recipe, parts)
+        found = _model(own, recipe)
         assert isinstance(found, HotVAEClassifier)
         model = found
     with warnings.catch_warnings():
@@ -253,7 +253,7 @@ def learn_law(settings: Mapping[str, Any], train: OutOfFold) -> JointLaw:
         candidates = list(dict.fromkeys(_changed(candidate, settings["change"]) for candidate in usual))
     else:
         config = MessagesConfig(**kind)
-        candidates = [Candidate(config, float(rate), float(decay)) for rate, decay in settings["trainings"]]
+        candidates = [LawCandidate(config, float(rate), float(decay)) for rate, decay in settings["trainings"]]
     if settings.get("softmax"):
         # A cell has a process of its own: nobody else sees what stands in.
         setattr(joint_law, "Messages", SoftmaxMessages)  # noqa: B010
@@ -263,7 +263,7 @@ def learn_law(settings: Mapping[str, Any], train: OutOfFold) -> JointLaw:
         setattr(joint_law, "Messages", Messages)  # noqa: B010
 
 
-def _changed(candidate: Candidate, change: Mapping[str, Any]) -> Candidate:
+def _changed(candidate: LawCandidate, change: Mapping[str, Any]) -> LawCandidate:
     """Change how labels speak; labels without edges of their own get none."""
     has_edges = candidate.config.edges == "signed"
     own = {name: value for name, value in change.items() if name != "edges" or has_edges}
@@ -343,7 +343,7 @@ def measure_rival(cell: Cell) -> Measured:
     parts = read_parts(own, recipe)
     if squares:
         parts = with_squares(parts)
-    model = _model(own, recipe, parts)
+    model = _model(own, recipe)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         _, fit_seconds = timed(lambda: _fit(model, parts))

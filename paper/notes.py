@@ -25,8 +25,8 @@ def cost_note(store: Store, experiment: Experiment) -> str:
     --------
     >>> import tempfile
     >>> from paper.experiments import EXPERIMENTS
-    >>> print(cost_note(Store(tempfile.mkdtemp()), EXPERIMENTS["table-prior"]).splitlines()[0])
-    Repeat: `hotvae benchmark table-prior`. 0 of 26 cells are here; ...
+    >>> print(cost_note(Store(tempfile.mkdtemp()), EXPERIMENTS["tables"]).splitlines()[0])
+    Repeat: `hotvae benchmark tables`. 0 of 455 cells are here; ...
     """
     latest = store.latest(experiment.name)
     declared = {cell.place for cell in experiment.cells()}

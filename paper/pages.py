@@ -4,7 +4,6 @@ Nothing on it is typed by hand: numbers, sentences and reasons are computed from
 ``paired.json`` and from the facts of the paper.
 """
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ from hotvae.files import write_text
 from paper.communities import communities_page
 from paper.experiments import EXPERIMENTS, HOTVAE_ROWS, Experiment, searched_sets
 from paper.facts import paper, printed
-from paper.figures import save_figure, series_figure
 from paper.notes import cost_note
-from paper.paired import groups_of, pair_key, read_pairs, update_pairs
+from paper.paired import groups_of, read_pairs, update_pairs
 from paper.store import Store
 from paper.summaries import (
     Mean,
@@ -26,7 +24,6 @@ from paper.summaries import (
     mean_of,
     metric_mean,
     plural,
-    silent_fits,
     verdict,
 )
 
@@ -92,10 +89,6 @@ def _benchmarks_page(store: Store, groups: Mapping[str, Groups], docs: Path) -> 
     sections: list[str] = []
     writers: dict[str, Callable[[], tuple[list[str], str]]] = {
         "tables": lambda: _tables(groups["tables"], pairs),
-        "figure-layers": lambda: _layers(groups["figure-layers"], docs, pictures),
-        "figure-depth": lambda: _depth(groups["figure-depth"], docs, pictures),
-        "table-prior": lambda: _prior(groups["table-prior"], pairs),
-        "ablation": lambda: _ablation(groups["ablation"], pairs),
     }
     for name, write in writers.items():
         experiment = EXPERIMENTS[name]
@@ -298,12 +291,6 @@ def _table_sentences(
             f"{plural(plain[1], 'tie')}, {plain[2]} {'loss' if plain[2] == 1 else 'losses'}, for {min(ratios):.1f} to "
             f"{max(ratios):.1f} times the processor time of a fit."
         )
-    silent = silent_fits(line for place in sets for line in groups.get((first, *place), []))
-    if silent:
-        sentences.append(
-            f"In {joined(silent)} the validation rows keep an epoch before labels begin to pass messages "
-            "(`direct_epochs`): the label decoder is silent there, and the prediction is that of the direct path."
-        )
     return sentences
 
 
@@ -329,207 +316,6 @@ def _costs(
         rows.append([title, *cells])
     head = ["model", *(marked[data] for data, _ in sets)]
     return "**Cost of one fit** (processor seconds on one thread, largest memory)\n\n" + markdown_table(head, rows)
-
-
-# --- rounds of messages ----------------------------------------------------------------------------------
-
-
-def _layers(groups: Groups, docs: Path, pictures: list[Path]) -> tuple[list[str], str]:
-    experiment = EXPERIMENTS["figure-layers"]
-    titles, sets = _titles_of_variants(groups, experiment), _sets(groups, experiment)
-    measures: dict[str, Callable[[list[dict[str, Any]]], Mean | None]] = {
-        "maF1": lambda lines: metric_mean(lines, "macro_f1"),
-        "log loss": lambda lines: metric_mean(lines, "log_loss"),
-        "log loss given half of the labels": lambda lines: mean_of(
-            (line.get("conditional") or {}).get("log_loss_given_half") for line in lines
-        ),
-    }
-    parts, sentences = [], []
-    for measure, read in measures.items():
-        table = {(name, place): read(groups.get((name, *place), [])) for name in titles for place in sets}
-        if not any(table.values()):
-            continue
-        digits = 3 if measure == "maF1" else 4
-        rows = [
-            [title, *("–" if (mean := table[name, place]) is None else mean.text(digits) for place in sets)]
-            for name, title in titles.items()
-        ]
-        parts.append(f"**{measure}**\n\n" + markdown_table(["decoder", *(data for data, _ in sets)], rows))
-        higher = measure == "maF1"
-        best = []
-        for place in sets:
-            known = {name: mean for name in titles if (mean := table[name, place]) is not None}
-            if len(known) > 1:
-                top = (max if higher else min)(known, key=lambda name: known[name].value)
-                best.append(f"{titles[top]} on {place[0]}" + _how_sure(known[top], next(iter(known.values()))))
-        if best:
-            sentences.append(f"Best depth by {measure}: {joined(best)}.")
-    series = {
-        data: [metric_mean(groups.get((name, data, split), []), "macro_f1") for name in titles] for data, split in sets
-    }
-    figure = series_figure(series, list(titles.values()), "rounds of messages", "maF1")
-    pictures.append(save_figure(figure, docs / "images" / "benchmark_layers.png"))
-    parts.append("![maF1 by the number of rounds](images/benchmark_layers.png)\n")
-    parts += _silent_note(groups)
-    return sentences, "\n".join(parts)
-
-
-def _how_sure(top: Mean, first: Mean) -> str:
-    """Say where the best depth is no better than the first as far as seeds can tell."""
-    if top is first:
-        return ""
-    if top.half is None or first.half is None:
-        return " (one seed)"
-    return " (within the interval of the first)" if abs(top.value - first.value) <= max(top.half, first.half) else ""
-
-
-def _depth(groups: Groups, docs: Path, pictures: list[Path]) -> tuple[list[str], str]:
-    experiment = EXPERIMENTS["figure-depth"]
-    titles, sets = _titles_of_variants(groups, experiment), _sets(groups, experiment)
-    parts = [
-        "Log loss of each species given all others of its site. Elsewhere on this page a perceptron reads known labels "
-        "and can combine them before any message is passed; there, rounds add nothing to what it knows. Here the label "
-        "encoder only adds known labels up: a third species that changes what a second one says can be learned by the "
-        "decoder alone. The epoch kept is the best one given half of the labels. Differences are to one round, on the "
-        "same training and test rows, with an interval over seeds.\n"
-    ]
-    sentences, series = [], {}
-    for data, split in sets:
-        lines = {name: groups.get((name, data, split), []) for name in titles}
-        losses = {
-            name: {line["cell"]["seed"]: line["others"]["log_loss"] for line in own} for name, own in lines.items()
-        }
-        first = next(iter(titles))
-        rows = []
-        for name, title in titles.items():
-            gap = mean_of(loss - losses[first][seed] for seed, loss in losses[name].items() if seed in losses[first])
-            mean = mean_of(losses[name].values())
-            against = "" if name == first or gap is None else gap.text(4)
-            rows.append([title, "–" if mean is None else mean.text(4), against])
-        truth = mean_of(line["others"].get("log_loss_of_truth") for own in lines.values() for line in own)
-        if truth is not None:
-            rows.append(["the true law", Mean(truth.value, None, 1).text(4), ""])
-        parts.append(
-            f"**{data}**\n\n" + markdown_table(["decoder", "log loss given all others", "against 1 layer"], rows)
-        )
-        series[data] = [mean_of(losses[name].values()) for name in titles]
-        values = [mean.value for mean in series[data] if mean is not None]
-        if len(values) > 1:
-            falls = all(later < before for before, later in itertools.pairwise(values))
-            told = joined([f"{value:.4f}" for value in values])
-            sentences.append(
-                f"Where only messages can combine known labels ({data}), the log loss given all other labels "
-                f"{'falls' if falls else 'does not fall'} with every round: {told} with 1 to {len(values)} rounds."
-            )
-    figure = series_figure(series, list(titles.values()), "rounds of messages", "log loss given all others")
-    pictures.append(save_figure(figure, docs / "images" / "benchmark_depth.png"))
-    parts.append("![log loss given all other labels by the number of rounds](images/benchmark_depth.png)\n")
-    return sentences, "\n".join(parts)
-
-
-def _titles_of_variants(groups: Groups, experiment: Experiment) -> dict[str, str]:
-    """Names of variants where all are the same model."""
-    there = {variant for variant, _, _ in groups}
-    return {variant.name: variant.title or variant.name for variant in experiment.variants if variant.name in there}
-
-
-# --- prior graph -----------------------------------------------------------------------------------------
-
-
-def _prior(groups: Groups, pairs: Mapping[str, Any]) -> tuple[list[str], str]:
-    experiment = EXPERIMENTS["table-prior"]
-    sets, rows = _sets(groups, experiment), []
-    better = {"prior": 0, "complete": 0}
-    same: list[str] = []
-    facts = paper()
-    for data, split in sets:
-        means = {name: metric_mean(groups.get((name, data, split), []), "median_auc") for name in better}
-        told = {name: facts["median_auc"][name].get(facts["sets"].get(data, "")) for name in better}
-        row = [data]
-        for name in better:
-            mean = means[name]
-            row += ["–" if mean is None else mean.text(4), "–" if told[name] is None else f"{told[name]:.4f}"]
-        difference = pairs.get(pair_key("table-prior", data, split, "complete"), {}).get("metrics", {}).get("log_loss")
-        row.append("–" if difference is None else _gap(difference, 4))
-        rows.append(row)
-        prior, complete = means["prior"], means["complete"]
-        if prior is not None and complete is not None:
-            if f"{prior.value:.4f}" == f"{complete.value:.4f}":
-                same.append(data)
-            else:
-                better["prior" if prior.value > complete.value else "complete"] += 1
-    sentence = (
-        f"By median AUC the graph of labels that occur together is better on {plural(better['prior'], 'set')}, the "
-        f"complete graph on {plural(better['complete'], 'set')}."
-    )
-    head = ["median AUC", "prior graph", "paper", "complete graph", "paper", "log loss, prior − complete"]
-    parts = [markdown_table(head, rows)]
-    if same:
-        parts.append(
-            f"On {joined(same)} both graphs agree to four digits: where every two labels occur together in some row "
-            "the graphs are one, and where the epoch kept passes no message they have no say.\n"
-        )
-    return [sentence], "\n".join([*parts, *_silent_note(groups)])
-
-
-def _silent_note(groups: Groups) -> list[str]:
-    """Tell readers of an experiment on messages in which of its fits none is passed."""
-    silent = silent_fits(line for lines in groups.values() for line in lines)
-    if not silent:
-        return []
-    return [f"In {joined(silent)} the epoch kept lies before labels pass messages: there the decoder is silent.\n"]
-
-
-def _gap(found: Mapping[str, float], digits: int) -> str:
-    # Adding 0 turns a rounded -0 into 0.
-    gap, low, high = (round(found[name], digits) + 0.0 for name in ("difference", "low", "high"))
-    return f"{gap:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
-
-
-# --- ablation --------------------------------------------------------------------------------------------
-
-
-def _ablation(groups: Groups, pairs: Mapping[str, Any]) -> tuple[list[str], str]:
-    experiment = EXPERIMENTS["ablation"]
-    titles, sets = _titles_of_variants(groups, experiment), _sets(groups, experiment)
-    parts = [
-        "Differences are changed minus full model, with the interval of a paired bootstrap: a change helps where "
-        "F1 rises (`+`) or the log loss falls (`-`). The interval covers the chance in test rows, not the chance in a "
-        "fit, which the ± of the means tells: differences smaller than that another seed may turn round.\n"
-    ]
-    sentences = []
-    restricted = {variant.name: variant.data for variant in experiment.variants}
-    for data, split in sets:
-        rows: list[list[str]] = []
-        hurts: list[str] = []
-        helps: list[str] = []
-        for name, title in titles.items():
-            if restricted[name] and data not in restricted[name]:
-                continue
-            lines = groups.get((name, data, split), [])
-            if not lines:
-                continue
-            row = [title]
-            for metric, digits in (("macro_f1", 3), ("micro_f1", 3), ("log_loss", 4)):
-                mean = metric_mean(lines, metric)
-                found = pairs.get(pair_key("ablation", data, split, name), {}).get("metrics", {}).get(metric)
-                turned = found and {
-                    "difference": -found["difference"],
-                    "low": -found["high"],
-                    "high": -found["low"],
-                }
-                row += ["–" if mean is None else mean.text(digits), "" if not turned else _gap(turned, digits)]
-            rows.append(row)
-            who = verdict(pairs, "ablation", data, split, name, "log_loss")
-            if who:
-                (hurts if who == 1 else helps).append(title)
-        head = ["change", "maF1", "against full", "miF1", "against full", "log loss", "against full"]
-        parts.append(f"**{data}**\n\n" + markdown_table(head, rows))
-        told = [f"significantly worse: {joined(hurts)}"] if hurts else []
-        told += [f"significantly better: {joined(helps)}"] if helps else []
-        if told:
-            sentences.append(f"Ablation on {data}, by log loss against the full model: {'; '.join(told)}.")
-    return sentences, "\n".join([*parts, *_silent_note(groups)])
 
 
 # --- what is not here ------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Settings that were tuned by hand for single sets: what HOT-VAE's network had before it found its own recipe.
+"""Settings that were tuned by hand for single sets: how rivals read rows there, and the shapes of their perceptrons.
 
-Rivals still read rows as these say and have perceptrons of these shapes, so that their stored results stay valid.
+They were HOT-VAE's own before it found its recipe itself; rivals keep them, so that their stored results stay valid.
 """
 
 from __future__ import annotations

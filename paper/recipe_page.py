@@ -15,14 +15,11 @@ gone, these are fitted anew. The comparisons are kept in ``paper/results/recipe.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +30,11 @@ from hotvae.errors import DataError
 from hotvae.files import write_text
 from hotvae.jobs.durations import parse_duration
 from paper import DOCS, RESULTS
+from paper.comparisons import Comparisons, Side
 from paper.experiments import EXPERIMENTS, HOTVAE_ROWS, Cell, Experiment, Variant
 from paper.figures import recipe_figure, save_figure
-from paper.paired import N_RESAMPLES, Groups, compare, groups_of, resampled_values
-from paper.presets import PRESET_OF, PRESETS
-from paper.runner import plan, revision, run, versions
+from paper.paired import Groups, compare, groups_of, resampled_values
+from paper.runner import plan, run
 from paper.store import Store
 from paper.summaries import NO_DIFFERENCE, counted, joined, markdown_table, mean_of, metric_mean, plural, replace_marked
 
@@ -46,7 +43,8 @@ RIVALS = ("extra_trees", "random_forest", "kernel_ridge", "ridge", "logistic", "
 
 FILE, PAGE, PICTURE = "recipe.json", DOCS / "recipe.md", DOCS / "images" / "recipe.png"
 _OWN = "hotvae"
-_BEFORE = "hotvae preset"
+# Stored numbers of a network that is gone: settings tuned by hand for single sets. The default was to be as good.
+_BEFORE = Experiment("before", "What was there before", (Variant("hotvae preset", "hotvae_network"),), (), {"": 1})
 _LOW_PRIORITY = 5
 
 
@@ -69,12 +67,10 @@ def experiment_of(names: Sequence[str], n_seeds: int = 3) -> Experiment:
     >>> sorted({cell.model for cell in experiment_of(["emotions"]).cells()})[:3]
     ['boosting', 'extra_trees', 'hotvae']
     """
-    with_preset = tuple(name for name in names if (PRESETS / f"{PRESET_OF.get(name, name)}.toml").is_file())
-    own = [replace(row, data=with_preset or ("none",)) if row.name == _BEFORE else row for row in HOTVAE_ROWS]
     return Experiment(
         "recipe",
         "HOT-VAE's own recipe",
-        (*(row for row in own if row.name != "paper"), *(Variant(name, name) for name in RIVALS)),
+        (*(row for row in HOTVAE_ROWS if row.name != "paper"), *(Variant(name, name) for name in RIVALS)),
         tuple((name, split) for name in names for split in range(_n_splits(name))),
         {"": n_seeds},
     )
@@ -106,17 +102,17 @@ def _is_here(name: str) -> bool:
 # --- comparing -------------------------------------------------------------------------------------------
 
 
-def read_comparisons(store: Store) -> dict[str, Any]:
-    """Read the comparisons that were kept.
+def _log_loss(ours: Side, theirs: Side) -> dict[str, Any]:
+    return {"log_loss": compare(ours, theirs)["log_loss"]}
 
-    Examples
-    --------
-    >>> read_comparisons(Store(tempfile.mkdtemp()))
-    {}
-    """
-    path = store.folder / FILE
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["pairs"] if path.exists() else {}
-    return found
+
+COMPARISONS = Comparisons(
+    FILE,
+    "log loss of HOT-VAE minus the rival's on test rows, all splits of a set together; 95 % intervals of a paired "
+    "bootstrap",
+    resampled_values,
+    _log_loss,
+)
 
 
 def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dict[str, Any]:
@@ -135,60 +131,16 @@ def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dic
     -------
     dict
         By set, then by rival: ``fits`` that were compared, and ``log_loss`` with the difference ours − rival's and its
-        95 % interval. Written to the file of the comparisons where something is new. A comparison whose fits have not
-        changed is kept as it is, as the values of single rows are not kept for ever.
+        95 % interval.
 
     Examples
     --------
     >>> compare_sets(Store(tempfile.mkdtemp()), experiment_of(["emotions"]))
     {}
     """
-    kept = read_comparisons(store)
-    groups = groups_of(store, experiment)
-    loaded: dict[str, Any] = {}
-    is_new = False
-    for name in dict.fromkeys(data for data, _ in experiment.data):
-        for rival in RIVALS:
-            pairs = list(_partners(groups, name, rival))
-            fits = [[line["fit"] for line in side] for side in zip(*pairs, strict=True)] if pairs else []
-            if not fits or kept.get(name, {}).get(rival, {}).get("fits") == fits:
-                continue
-            if kept.get(name, {}).pop(rival, None) is not None:
-                is_new = True  # of other fits: it says nothing of what the page shows
-            if not all(store.rows_path(fit).exists() for side in fits for fit in side):
-                continue
-            for fit in {fit for side in fits for fit in side} - set(loaded):
-                with np.load(store.rows_path(fit), allow_pickle=False) as file:
-                    rows = {key: file[key] for key in file.files}
-                loaded[fit] = (rows["row"].tobytes(), resampled_values(rows))
-            ours, theirs = ([loaded[fit] for fit in side] for side in fits)
-            found = compare(ours, theirs)
-            kept.setdefault(name, {})[rival] = {"fits": fits, "log_loss": found["log_loss"]}
-            is_new = True
-    if is_new:
-        notes = {
-            "what": "log loss of HOT-VAE minus the rival's on test rows, all splits of a set together; 95 % intervals "
-            "of a paired bootstrap",
-            "n_resamples": N_RESAMPLES,
-            "command": command,
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "revision": revision(),
-            "versions": versions(),
-            "pairs": {name: kept[name] for name in sorted(kept) if kept[name]},
-        }
-        write_text(store.folder / FILE, json.dumps(notes, indent=1) + "\n")
-    return kept
-
-
-def _partners(groups: Groups, name: str, rival: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Pair fits of the default with those of a rival; one that has fewer seeds on purpose is taken again."""
-    found = []
-    for (variant, data, split), lines in groups.items():
-        theirs = {line["cell"]["seed"]: line for line in groups.get((rival, data, split), [])}
-        if variant == _OWN and data == name and theirs:
-            only = next(iter(theirs.values())) if len(theirs) == 1 and len(lines) > 1 else None
-            found += [(line, theirs.get(line["cell"]["seed"], only)) for line in lines]
-    return [(ours, other) for ours, other in found if other is not None]
+    pairs = {rival: (_OWN, rival) for rival in RIVALS}
+    sets = [data for data, _ in experiment.data]
+    return COMPARISONS.update(store, groups_of(store, experiment), sets, pairs, command)
 
 
 def verdict_of(found: Mapping[str, float]) -> int:
@@ -216,7 +168,7 @@ def all_groups(store: Store, experiment: Experiment) -> Groups:
     {}
     """
     found: Groups = {}
-    for source in (EXPERIMENTS["communities"], EXPERIMENTS["tables"], experiment):
+    for source in (_BEFORE, EXPERIMENTS["communities"], EXPERIMENTS["tables"], experiment):
         found |= groups_of(store, source)
     wanted = set(experiment.data)
     return {key: lines for key, lines in found.items() if key[1:] in wanted}
@@ -276,8 +228,9 @@ def rendered_tables(store: Store, experiment: Experiment, comparisons: Mapping[s
         return "Not measured yet.\n"
     rows = {row.name: row.title or "default" for row in experiment.variants if row.model.startswith("hotvae")}
     short = {"base alone": "base alone", "network alone": "network alone", "forest alone": "forest alone"}
-    heads = [short.get(name, {_OWN: "default", _BEFORE: "preset of before"}.get(name, name)) for name in rows]
-    own = set(rows) | {row.name for row in HOTVAE_ROWS} | {"hotvae phylogeny"}
+    rows |= {row.name: "preset of before" for row in _BEFORE.variants}
+    heads = [short.get(name, {_OWN: "default"}.get(name, rows[name])) for name in rows]
+    own = set(rows) | {row.name for row in HOTVAE_ROWS}
     losses, costs = [], []
     for name in names:
         found = {variant: _loss(groups, variant, name) for variant in rows}
@@ -398,7 +351,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=all_sets(), default=None, metavar="SET")
-    parser.add_argument("--models", nargs="+", choices=(_OWN, _BEFORE, *RIVALS), default=None, metavar="MODEL")
+    parser.add_argument("--models", nargs="+", choices=(_OWN, *RIVALS), default=None, metavar="MODEL")
     parser.add_argument("--seeds", type=int, default=3, help="how many")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--budget", help="such as 2h: no fit is started after it")
@@ -419,7 +372,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             cells = experiment_of(["virtual-80-6"]).cells(smoke=True)
             tiny = experiment_of(["virtual-80-6"], n_seeds=1)
             measure(store, tiny, cells, options)
-            print(rendered_tables(store, tiny, read_comparisons(store)))
+            print(rendered_tables(store, tiny, COMPARISONS.read(store)))
         return
     store = Store(options.results)
     if options.render:

@@ -96,7 +96,7 @@ class Store:
                 line = json.loads(text)
             except json.JSONDecodeError:
                 continue  # torn by a kill; the cell runs again
-            if not isinstance(line, dict) or not {"cell", "status"} <= set(line):
+            if not _is_result(line):
                 raise DataError(
                     f"results must be lines with cell and status; got {text[:60]!r} ({path.name}, line {number}). "
                     "Remove this line."
@@ -174,6 +174,14 @@ def part_path(rows_file: Path, part: str) -> Path:
     return rows_file.with_name(f"{rows_file.stem}.{part}.npz") if part else rows_file
 
 
+def _is_result(line: Any) -> bool:
+    """Whether a line has a cell and how it went."""
+    try:
+        return isinstance(line["status"], str) and bool(place_of(line))
+    except (KeyError, TypeError, ValueError, IndexError):
+        return False
+
+
 def place_of(line: Mapping[str, Any]) -> Place:
     """Say where a stored result stands.
 
@@ -201,8 +209,8 @@ def fit_fingerprint(cell: Cell, settings: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> one = Cell("tables", "hotvae preset", "hotvae_network", "yeast")
-    >>> two = Cell("ablation", "full", "hotvae_network", "yeast")
+    >>> one = Cell("tables", "alone", "hotvae_network", "yeast")
+    >>> two = Cell("communities", "network", "hotvae_network", "yeast")
     >>> fit_fingerprint(one, {}) == fit_fingerprint(two, {})
     True
     """

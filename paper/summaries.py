@@ -153,34 +153,6 @@ def plural(n: int, word: str) -> str:
     return f"{n} {word}" + ("" if n == 1 else "s")
 
 
-def silent_fits(lines: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Say in how many fits of each set the epoch kept lies before labels pass messages; the decoder is silent there.
-
-    Parameters
-    ----------
-    lines : iterable of mapping
-        Results, of one set or several; those of models without messages are passed over.
-
-    Returns
-    -------
-    list of str
-        One for each set that has such a fit.
-
-    Examples
-    --------
-    >>> def line(epoch):
-    ...     return {"cell": {"data": "yeast"}, "epoch": epoch, "settings": {"direct_epochs": 5}}
-    >>> silent_fits([line(4), line(5), line(6)])
-    ['2 of 3 fits on yeast']
-    """
-    found: dict[str, list[bool]] = {}
-    for line in lines:
-        direct_epochs = line.get("settings", {}).get("direct_epochs")
-        if direct_epochs is not None:
-            found.setdefault(line["cell"]["data"], []).append(line["epoch"] <= direct_epochs)
-    return [f"{sum(each)} of {plural(len(each), 'fit')} on {data}" for data, each in found.items() if any(each)]
-
-
 def replace_marked(page: str, name: str, text: str) -> str:
     r"""Write what stands between two marks of a page anew.
 

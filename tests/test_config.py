@@ -34,7 +34,7 @@ def test_values_that_fit__come_back_plain():
     assert type(require_number("kl_weight", np.float32(0.5))) is float
     assert require_number("kl_weight", 0) == 0.0
     assert type(require_share("encoder_dropout", np.float32(0.5))) is float
-    assert require_flag("conditional", True) is True
+    assert require_flag("gated", True) is True
     assert require_choice("mean", "mlp", ("linear", "mlp")) == "mlp"
     assert require_widths("decoder_widths", [16, np.int64(8)]) == (16, 8)
     assert require_widths("decoder_widths", ()) == ()
@@ -66,8 +66,8 @@ def test_share__outside_zero_to_one__is_refused(value):
 
 @pytest.mark.parametrize("value", [0, 1, "yes", None])
 def test_flag__anything_else__is_refused(value):
-    with pytest.raises(ConfigError, match=r"^conditional must be True or False; got .*\. Choose"):
-        require_flag("conditional", value)
+    with pytest.raises(ConfigError, match=r"^gated must be True or False; got .*\. Choose"):
+        require_flag("gated", value)
 
 
 @pytest.mark.parametrize("value", ["cubic", 1, None])
@@ -120,7 +120,7 @@ def test_net_config__dropout__is_a_share(name):
         NetConfig(**{name: 1.0})
 
 
-@pytest.mark.parametrize("name", ["conditional", "direct_path", "checkpointing"])
+@pytest.mark.parametrize("name", ["direct_path"])
 def test_net_config__flag__is_true_or_false(name):
     with pytest.raises(ConfigError, match=f"^{name} must be True or False; got 1"):
         NetConfig(**{name: 1})
@@ -257,14 +257,8 @@ NOT_SAID = {
     "scaling": "standard",
 }
 OFF = {
-    "conditional": False,
-    "given_epochs": 0,
-    "covariance_epochs": 0,
-    "rank": None,
     "direct_path": False,
-    "direct_epochs": 0,
     "base": None,
-    "latent_neighbours": 0,
     "landmarks": 0,
     "spatial_units": 0,
     "clamp": False,
@@ -285,7 +279,7 @@ OF_THE_DATA = {
     "weights",
     "bonds",
 }
-OF_THE_RUN = {"validation_fraction", "random_state", "checkpointing", *WHERE}
+OF_THE_RUN = {"validation_fraction", "random_state", *WHERE}
 
 
 def test_find_recipe__paper__is_what_is_printed_what_is_not_said_and_nothing_else():

@@ -76,7 +76,7 @@ def test_layers__of_the_page__are_those_that_are_enforced():
     (enforced,) = re.findall(
         r"^layers = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), flags=re.DOTALL | re.MULTILINE
     )
-    (shown,) = re.findall(r"```\n(cli > .*?)```", PAGE, flags=re.DOTALL)
+    (shown,) = re.findall(r"```\n(cli : .*?)```", PAGE, flags=re.DOTALL)
     layers = [re.findall(r"hotvae\.(\w+)", line) for line in enforced.strip().splitlines()]
     assert [re.findall(r"\w+", layer) for layer in shown.split(">")] == layers
     assert len(layers) <= 11

@@ -18,7 +18,6 @@ from hotvae.graph import (
     cooccurrence_graph,
     edge_list_graph,
     hops,
-    neighbour_lists,
     parse_newick,
     phylogeny_graph,
     read_edges,
@@ -364,30 +363,3 @@ def test_parse_newick__bird_survey_tree__is_the_average_linkage_tree_of_its_dist
     np.testing.assert_allclose(distances, expected, atol=1e-6)
     graph = phylogeny_graph(Phylogeny(tree.tips, tree.distances), names, n_neighbours=5)
     assert (graph.sum(axis=1) >= 6).all()
-
-
-# Lists of neighbours --------------------------------------------------------------------------------------
-
-
-@given(st.integers(1, 9), st.floats(0, 1), st.integers(0, 2**31))
-def test_neighbour_lists__any_graph__name_every_edge_once(n_labels, density, seed):
-    drawn = np.random.default_rng(seed).random((n_labels, n_labels)) < density
-    graph = drawn | drawn.T | np.eye(n_labels, dtype=bool)
-    lists = neighbour_lists(sparse.csr_array(graph), n_labels)
-    assert lists.shape == (n_labels, graph.sum(1).max())
-    for label, neighbours in enumerate(lists):
-        assert neighbours[neighbours >= 0].tolist() == np.flatnonzero(graph[label]).tolist()
-
-
-@pytest.mark.parametrize(
-    ("graph", "message"),
-    [
-        (np.eye(3, dtype=bool), r"graph must have shape \(2, 2\); got \(3, 3\)"),
-        (np.eye(2), "graph must be bool; got float64"),
-        (np.array([[True, True], [False, True]]), r"graph must be symmetric; got one-way edges \(0, 1\)"),
-        (np.array([[True, True], [True, False]]), "graph must keep every self-edge; got none for labels 1"),
-    ],
-)
-def test_neighbour_lists__broken_graph__is_named(graph, message):
-    with pytest.raises(DataError, match=message):
-        neighbour_lists(sparse.csr_array(graph), 2)

@@ -29,8 +29,7 @@ CHECKED = {
     "random_state": 0,
 }
 # What is learned after the network, of given labels and whole communities, is tested elsewhere.
-BRIEF = {"given_epochs": 1, "covariance_epochs": 1}
-SMALL = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state": 0, **BRIEF}
+SMALL = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state": 0}
 
 
 @pytest.mark.slow
@@ -44,7 +43,6 @@ SMALL = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state
             label_encoder_widths=(8,),
             decoder_dropout=0.0,
             **CHECKED,
-            **BRIEF,
         ),
         PlainNetClassifier.from_settings(dim=8, **CHECKED),
     ]

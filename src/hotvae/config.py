@@ -177,17 +177,11 @@ class NetConfig:
     label_encoder : {"mlp", "tokens"}
         How the label branch reads labels: all at once into one Gaussian, or each positive label as a token of its
         own (K Gaussians; paper note P9).
-    conditional : bool
-        Train the label branch with random parts of the labels, so that the model predicts the others given any part;
-        ``False`` gives the paper's label branch, which is given all labels.
     direct_path : bool
         Add a linear read-out of the latent to every logit, so that messages refine a first guess.
         Not in the paper; ``False`` gives the paper's decoder.
     initial_log_variance : float
         Bias of the log-variance heads when training starts.
-    checkpointing : bool
-        Forget the states of labels after the forward pass and compute them again for the backward pass: a third more
-        time, a fraction of the memory.
 
     Examples
     --------
@@ -205,10 +199,8 @@ class NetConfig:
     decoder_dropout: float = 0.1
     encoder_layers: int = 2
     label_encoder: LabelEncoderKind = "mlp"
-    conditional: bool = True
     direct_path: bool = True
     initial_log_variance: float = -4.0
-    checkpointing: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("dim", 1), ("n_layers", 1), ("n_heads", 0), ("encoder_layers", 0), ("latent_dim", 0)):
@@ -217,8 +209,7 @@ class NetConfig:
             object.__setattr__(self, name, require_widths(name, getattr(self, name)))
         for name in ("encoder_dropout", "decoder_dropout"):
             require_share(name, getattr(self, name))
-        for name in ("conditional", "direct_path", "checkpointing"):
-            require_flag(name, getattr(self, name))
+        require_flag("direct_path", self.direct_path)
         require_choice("label_encoder", self.label_encoder, get_args(LabelEncoderKind))
         require_number("initial_log_variance", self.initial_log_variance, least=-12.0)
         if self.n_heads == 0:
@@ -354,14 +345,8 @@ RECIPES: dict[str, dict[str, Any]] = {
         # Rows: how numbers are scaled is not printed.
         "scaling": "standard",
         # Nothing else: what is ours is off.
-        "conditional": False,
-        "given_epochs": 0,
-        "covariance_epochs": 0,
-        "rank": None,
         "direct_path": False,
-        "direct_epochs": 0,
         "base": None,
-        "latent_neighbours": 0,
         "landmarks": 0,
         "spatial_units": 0,
         "clamp": False,
@@ -375,11 +360,11 @@ RECIPES: dict[str, dict[str, Any]] = {
 """Settings of the network by recipe: ours, the defaults; and the paper's, whole, so that no default of ours is in it.
 
 ``"paper"`` is the model as printed: encoders, decoder, the four terms of the loss, Adam, up to 200 epochs, the epoch
-with the best macro F1 on validation rows. Nothing else: no path around the decoder, no landmarks, places, neighbours or
-base, no average of weights, warm-up, decay or clipping, no given labels, no common causes. Where the supplement has a
-grid, the recipe has one point of it: step size, lambda_1, lambda_2, beta, *d*, layers, dropout, graph
-(``paper/reproduce.py`` searches it). What is not printed, and what is taken in its place, is in docs/paper_notes.md.
-What a row is (``encoder``) belongs to the data, and is not part of a recipe."""
+with the best macro F1 on validation rows. Nothing else: no path around the decoder, no landmarks, places or base, no
+average of weights, warm-up, decay or clipping. Where the supplement has a grid, the recipe has one point of it: step
+size, lambda_1, lambda_2, beta, *d*, layers, dropout, graph (``paper/reproduce.py`` searches it). What is not printed,
+and what is taken in its place, is in docs/paper_notes.md. What a row is (``encoder``) belongs to the data, and is not
+part of a recipe."""
 
 
 def find_recipe(name: str) -> dict[str, Any]:

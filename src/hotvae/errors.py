@@ -6,6 +6,7 @@ option is named by :func:`option`, which knows who that is (:func:`speaking`).
 
 import json
 import reprlib
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -88,6 +89,31 @@ def speaking(face: Face) -> Iterator[None]:
         _face.reset(before)
 
 
+_hushed: ContextVar[bool] = ContextVar("hushed", default=False)
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Leave out what :func:`warn_of_data` says inside the block, in this thread; filters would belong to all of them.
+
+    Examples
+    --------
+    >>> with hushed():
+    ...     warn_of_data("rows should be like those of training")
+    """
+    before = _hushed.set(True)
+    try:
+        yield
+    finally:
+        _hushed.reset(before)
+
+
+def warn_of_data(sentence: str, stacklevel: int = 2) -> None:
+    """Warn of data that deserve a second look, unless someone has said that it was told already."""
+    if not _hushed.get():
+        warnings.warn(sentence, DataWarning, stacklevel=stacklevel + 1)
+
+
 def option(name: str, value: Any = None, sentence: str = "{}") -> str:
     """Name an option as the one who asked would set it.
 
@@ -127,6 +153,20 @@ def option(name: str, value: Any = None, sentence: str = "{}") -> str:
     else:
         spelled = name if value is None else f"{name}={value!r}"
     return sentence.format(spelled)
+
+
+def by_face(python: str, command_line: str = "", service: str = "") -> str:
+    """Return the words for the users of the face that was used.
+
+    Examples
+    --------
+    >>> by_face("Pass one.", "Type one.")
+    'Pass one.'
+    >>> with speaking("command line"):
+    ...     by_face("Pass one.", "Type one.")
+    'Type one.'
+    """
+    return {"command line": command_line, "service": service}.get(str(_face.get()), python)
 
 
 def shown(value: object) -> str:

@@ -16,7 +16,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from scipy.sparse.csgraph import shortest_path
 
 from hotvae.errors import ConfigError, DataError, DataWarning, listed
@@ -402,50 +401,6 @@ def check_graph(graph: ArrayLike, n_labels: int) -> Graph:
             "Use graph | np.eye(n_labels, dtype=bool)."
         )
     return edges
-
-
-def neighbour_lists(graph: Any, n_labels: int) -> NDArray[np.int64]:
-    """List the neighbours of every label of a sparse graph: memory grows with edges, not with pairs of labels.
-
-    Parameters
-    ----------
-    graph : sparse matrix of bool, shape (n_labels, n_labels)
-        A label graph, as :func:`check_graph` would have it.
-    n_labels : int
-        Number of labels the graph must have.
-
-    Returns
-    -------
-    ndarray of int, shape (n_labels, most neighbours)
-        Neighbours of each label in ascending order, itself among them, filled up with -1.
-
-    Raises
-    ------
-    DataError
-        As in :func:`check_graph`.
-    """
-    edges: Any = sparse.csr_array(graph)
-    if edges.shape != (n_labels, n_labels):
-        raise DataError(f"graph must have shape ({n_labels}, {n_labels}); got {edges.shape}.")
-    if edges.dtype != np.bool_:
-        raise DataError(f"graph must be bool; got {edges.dtype}. Say what counts as an edge, such as graph > 0.")
-    edges.eliminate_zeros()
-    edges.sum_duplicates()
-    one_way = (edges != edges.T).tocoo()
-    if one_way.nnz:
-        pairs = [(int(i), int(j)) for i, j in zip(one_way.row, one_way.col, strict=True) if edges[int(i), int(j)]]
-        raise DataError(f"graph must be symmetric; got one-way edges {listed(pairs)}. Use graph + graph.T.")
-    lonely = np.flatnonzero(~edges.diagonal())
-    if lonely.size:
-        raise DataError(
-            f"graph must keep every self-edge; got none for labels {listed(lonely)}. "
-            "Add scipy.sparse.eye_array(n_labels, dtype=bool)."
-        )
-    degree = np.diff(edges.indptr)
-    lists = np.full((n_labels, int(degree.max(initial=1))), -1, dtype=np.int64)
-    label = np.repeat(np.arange(n_labels), degree)
-    lists[label, np.arange(edges.nnz) - edges.indptr[label]] = edges.indices
-    return lists
 
 
 def _occurrences(values: Any) -> NDArray[np.float64]:

@@ -9,9 +9,9 @@ from beartype import beartype
 from jaxtyping import jaxtyped
 from torch import nn
 
-from hotvae.baselines import c2ae, lamp, mpvae, probit, seq2seq
+from hotvae.baselines import c2ae, lamp, mpvae, multivariate_probit, probit, seq2seq
 
-for module in (c2ae, lamp, mpvae, probit, seq2seq):
+for module in (c2ae, lamp, mpvae, multivariate_probit, probit, seq2seq):
     for network in list(vars(module).values()):
         if inspect.isclass(network) and issubclass(network, nn.Module) and network.__module__ == module.__name__:
             for name, function in list(vars(network).items()):

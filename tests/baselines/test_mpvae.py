@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from hotvae import virtual_region
-from hotvae.baselines.mpvae import MPVAE, N_LIKELIHOOD_DRAWS, MPVAENet
+from hotvae.baselines.communities import N_LIKELIHOOD_DRAWS
+from hotvae.baselines.mpvae import MPVAE, MPVAENet
+from hotvae.baselines.multivariate_probit import marginal_probs, probit_nll, spread
 from hotvae.metrics import log_loss
 from hotvae.net.latent import aligned_kl, sample
 from hotvae.net.losses import ranking_loss
-from hotvae.net.probit import marginal_probs, probit_nll, spread
 from tests.net.loops import close, normal, scrambled
 
 

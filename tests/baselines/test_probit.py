@@ -8,10 +8,11 @@ from scipy.stats import norm
 from torch import nn
 
 from hotvae import virtual_region
-from hotvae.baselines.probit import N_LIKELIHOOD_DRAWS, ProbitJSDM, ProbitNet
+from hotvae.baselines.communities import N_LIKELIHOOD_DRAWS
+from hotvae.baselines.multivariate_probit import probit_nll, spread
+from hotvae.baselines.probit import ProbitJSDM, ProbitNet
 from hotvae.errors import ConfigError, DataError
 from hotvae.metrics import log_loss
-from hotvae.net.probit import probit_nll, spread
 from tests.net.loops import close, normal, scrambled
 
 SETTINGS = {"n_threads": 1, "random_state": 0}

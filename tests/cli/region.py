@@ -6,10 +6,8 @@ from hotvae import virtual_region
 
 SMALL = ["--set", "encoder_widths=[16]", "--dim", "8", "--epochs", "2", "--set", "learning_rate=0.01"]
 # A network of two epochs, for what is not about how a recipe is found.
-BRIEF = ["--set", "given_epochs=1", "--set", "covariance_epochs=1"]
-QUICK = ["--recipe", "network", "--split", "stratified", *SMALL, *BRIEF]
+QUICK = ["--recipe", "network", "--split", "stratified", *SMALL]
 PARAMETERS = {"encoder_widths": (16,), "dim": 8, "max_epochs": 2, "learning_rate": 0.01, "random_state": 0}
-PARAMETERS |= {"given_epochs": 1, "covariance_epochs": 1}
 ROLES = ["--labels", "sp_*", "--id-column", "site", "--coordinates", "easting_km,northing_km"]
 
 

@@ -14,8 +14,7 @@ def test_info__json__tells_the_model(folder, run):
     assert result["kind"] == "HotVAENetwork"
     assert result["labels"] == LABELS
     assert result["features"] == dict.fromkeys(model.feature_names_in_, "numeric")
-    weights = [*model.network_.parameters(), model.communities_.head.factors]
-    assert result["n_parameters"] == sum(each.numel() for each in weights)
+    assert result["n_parameters"] == sum(each.numel() for each in model.network_.parameters())
     assert result["settings"]["dim"] == 8
     assert result["thresholds"] == model.thresholds_
     assert result["training"]["n_train"] == 95

@@ -10,6 +10,7 @@ import pytest
 
 from hotvae import HotVAEClassifier, HotVAENetwork, load_model
 from hotvae.baselines.prevalence import Prevalence
+from hotvae.baselines.probit import ProbitJSDM
 from hotvae.cli import main
 from hotvae.data.frames import write_table
 from tests.cli.region import LABELS, PARAMETERS, QUICK, ROLES
@@ -197,8 +198,9 @@ def test_predict__threads__those_asked_for(model, table, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_predict__given__is_what_python_predicts(model, frame, table, tmp_path, capsys, kind):
-    model.save(tmp_path / "m")
+def test_predict__given__is_what_python_predicts(frame, table, tmp_path, capsys, kind):
+    model = ProbitJSDM.from_settings(max_epochs=2, random_state=0)
+    model.fit(frame[["depth", "soil"]], frame[["wren", "robin"]]).save(tmp_path / "m")
     labels = pd.DataFrame({"site": ["s3", "s1"], "robin": [1, 0]})
     write_table(labels, tmp_path / f"seen.{kind}")
     out = tmp_path / f"p.{kind}"
@@ -223,7 +225,9 @@ def test_predict__given_to_models_that_cannot__is_refused(frame, table, tmp_path
     pd.DataFrame({"robin": [1.0] * 70}).to_csv(tmp_path / "seen.csv", index=False)
     options = [str(table), "--ignore-unknown", "--given", str(tmp_path / "seen.csv"), "--out"]
     assert main(["predict", str(tmp_path / "m"), *options, str(tmp_path / "p.csv")]) == 2
-    assert "given must go with a model that learns labels from labels; got Prevalence" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "--given must go with a model that learns labels from labels; got Prevalence. Leave it out, or train" in said
+    assert "a model without --recipe and --model." in said
     assert main(["predict", str(tmp_path / "c"), *options, str(tmp_path / "p.csv")]) == 2
     assert "--given must go with a model of labels; got one of classes" in capsys.readouterr().err
     assert not (tmp_path / "p.csv").exists()

@@ -85,17 +85,6 @@ def test_train__json__is_one_object_that_tells_the_run(folder, tmp_path, run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("direct_epochs", "is_silent"), [(2, True), (0, False)])
-def test_train__epoch_before_messages__is_told_there_and_in_info(folder, tmp_path, run, direct_epochs, is_silent):
-    setting = ["--set", f"direct_epochs={direct_epochs}", "--quiet", "--out", tmp_path / "m"]
-    _, trained, _ = run("train", folder / "region.csv", *ROLES, *QUICK, *setting)
-    _, info, _ = run("info", tmp_path / "m")
-    for out in (trained, info):
-        (line,) = [line for line in out.splitlines() if line.startswith("best epoch")]
-        assert (" of 2, before labels pass messages (stopped: max_epochs)" in line) is is_silent
-
-
-@pytest.mark.slow
 def test_train__text__says_what_to_type_next_and_it_works(folder, tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pd.read_csv(folder / "region.csv").to_csv("my sites.csv", index=False)
@@ -103,9 +92,14 @@ def test_train__text__says_what_to_type_next_and_it_works(folder, tmp_path, run,
     assert (code, err) == (0, "")
     for text in ("trained HOT-VAE on my sites.csv", "maF1", "saved       my model", "95 + 25 for validation"):
         assert text in out
-    command = out.splitlines()[-1].removeprefix("next").strip()
+    following, then = out.splitlines()[-2:]
+    assert main(shlex.split(following.removeprefix("next"))[1:]) == 0
+    command, _, why = then.removeprefix("then").strip().partition("  (")
+    assert why == "rows it has not seen, with the columns of my sites.csv)"
+    assert "my sites.csv" not in shlex.split(command)  # never the rows it was trained on
+    Path("my sites.csv").rename("new_my sites.csv")
     assert main(shlex.split(command)[1:]) == 0
-    assert (tmp_path / "my model-predictions.csv").exists()
+    assert len(pd.read_csv("predictions.csv")) == 120
 
 
 @pytest.mark.slow
@@ -227,7 +221,7 @@ def test_train__recipe_of_the_paper__its_settings_unless_overruled(folder, tmp_p
     options = [*ROLES, *QUICK, "--quiet", "--recipe", "paper", "--set", "weight_decay=0.5"]
     assert run("train", folder / "region.csv", *options, "--out", tmp_path / "m")[0] == 0
     settings = load_model(tmp_path / "m").current_settings()
-    expected = {"conditional": False, "direct_path": False, "optimizer": "adam"}
+    expected = {"direct_path": False, "optimizer": "adam"}
     assert settings.items() >= (expected | {"weight_decay": 0.5, "learning_rate": 0.01}).items()
     message = fails("train", folder / "region.csv", *ROLES, "--recipe", "paper", "--model", "plain", "--out", "m")
     assert "recipe must go with model hotvae; got 'paper' with 'plain'" in message

@@ -17,7 +17,7 @@ NAMES = {"feature_names": ("depth", "slope", "light"), "label_names": ("wren", "
 DATA = Dataset(TABLE, LABELS, **NAMES)
 SMALL = {"encoder_widths": (8,), "dim": 8, "max_epochs": 1, "random_state": 0}
 MODELS = {
-    "hotvae": HotVAENetwork.from_settings(**SMALL, given_epochs=1, covariance_epochs=1),
+    "hotvae": HotVAENetwork.from_settings(**SMALL),
     "plain": PlainNetClassifier.from_settings(**SMALL),
     "prevalence": Prevalence(),
 }
@@ -74,3 +74,60 @@ def test_fit__validation_dataset__labels_are_matched_by_name():
 def test_fit__dataset_and_labels__refused(model):
     with pytest.raises(ConfigError, match="y must be left out with a Dataset, which brings its labels; got both"):
         model.fit(DATA, LABELS)
+
+
+# Labels together ------------------------------------------------------------------------------------------
+
+
+def pairs_data(n=900, seed=0):
+    """Two labels that are always the same, two that are never both there; the feature says nothing of any."""
+    random = np.random.default_rng(seed)
+    first, second = random.random((2, n)) < 0.5
+    alone = random.random(n) < 0.3
+    labels = np.column_stack([first, first, second, ~second, alone]).astype(float)
+    return random.normal(size=(n, 2)), pd.DataFrame(labels, columns=["twin", "twin_2", "rival", "rival_2", "loner"])
+
+
+def test_given__models_that_cannot__say_who_can():
+    X, Y = pairs_data(100)
+    bare, classes = Prevalence().fit(X, Y), Prevalence().fit(X, Y["twin"].astype(int))
+    with pytest.raises(ConfigError, match=r"Leave it out, use HotVAEClassifier, or wrap it: JointClassifier\("):
+        bare.predict_proba(X[:1], given=[[1, np.nan, np.nan, np.nan, np.nan]])
+    with pytest.raises(ConfigError, match="given must go with a table of labels; got classes"):
+        classes.predict_proba(X[:1], given=[[1]])
+
+
+def test_sample__independent_model__draws_each_label_by_itself():
+    X, Y = pairs_data(400)
+    draws = Prevalence().fit(X, Y).sample(X[:3], 4000, random_state=0)
+    assert draws.shape == (4000, 3, 5)
+    assert draws.dtype == np.int8
+    np.testing.assert_allclose(draws.mean(axis=(0, 1)), Y.mean(), atol=0.03)
+    assert abs(np.corrcoef(draws[..., 0].ravel(), draws[..., 1].ravel())[0, 1]) < 0.05
+
+
+def test_sample__seed__decides_and_blocks_are_the_same_stream(monkeypatch):
+    model, X = Prevalence().fit(*pairs_data(100)), np.zeros((7, 2))
+    monkeypatch.setattr("hotvae.estimators.base._CELLS_PER_BLOCK", 7 * 5 * 4)
+    blocks = list(model.sample_blocks(X, 10, random_state=3))
+    assert [len(block) for block in blocks] == [4, 4, 2]
+    np.testing.assert_array_equal(np.concatenate(blocks), model.sample(X, 10, random_state=3))
+    assert (model.sample(X, 10, random_state=4) != model.sample(X, 10, random_state=3)).any()
+
+
+def test_sample__wrong_input__is_named():
+    X, Y = pairs_data(100)
+    with pytest.raises(ConfigError, match="n_draws must be a whole number of at least 1; got 0"):
+        Prevalence().fit(X, Y).sample(np.zeros((1, 2)), 0)
+    with pytest.raises(ConfigError, match="sample must go with a table of labels"):
+        Prevalence().fit(X, Y["twin"].astype(int)).sample(X[:1])
+
+
+def test_log_likelihood__independent_model__is_the_sum_over_observed_labels():
+    X, Y = pairs_data(60)
+    bare = Prevalence(random_state=0).fit(X, Y)
+    probs = bare.predict_proba(X)
+    gaps = Y.to_numpy().copy()
+    gaps[:, 2] = np.nan
+    cells = np.log(np.where(gaps == 1, probs, 1 - probs))
+    np.testing.assert_allclose(bare.log_likelihood(X, gaps), np.where(np.isnan(gaps), 0, cells).sum(axis=1))

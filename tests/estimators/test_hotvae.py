@@ -258,9 +258,13 @@ def test_recipe__network__is_the_network_itself(tmp_path):
     settings = {"dim": 8, "encoder_widths": (8,), "training": Training(max_epochs=2)}
     model = HotVAEClassifier(recipe="network", network=HotVAENetwork(**settings), random_state=0).fit(x, y)
     same = HotVAENetwork(**settings, random_state=0).fit(x, y)
-    seen = np.tile([1, np.nan, np.nan, 0], (5, 1))
     np.testing.assert_array_equal(model.predict_proba(x), same.predict_proba(x))
-    np.testing.assert_array_equal(model.predict_proba(x[:5], given=seen), same.predict_proba(x[:5], given=seen))
+    np.testing.assert_array_equal(model.sample(x, 3, random_state=0), same.sample(x, 3, random_state=0))
+    np.testing.assert_array_equal(model.log_likelihood(x, y), same.log_likelihood(x, y))
+    assert not model.conditional
+    assert not model.draws_jointly
+    with pytest.raises(ConfigError, match=r"wrap it: JointClassifier\(base=HotVAENetwork\(\.\.\.\)\)"):
+        model.predict_proba(x[:5], given=np.tile([1, np.nan, np.nan, 0], (5, 1)))
     model.save(tmp_path / "m")
     np.testing.assert_array_equal(load_model(tmp_path / "m").predict_proba(x), same.predict_proba(x))
 

@@ -18,7 +18,7 @@ from hotvae.net.latent import Gaussian
 
 PLAIN = {"encoder_widths": (16,), "max_epochs": 3, "n_threads": 1, "random_state": 0, "device": "cpu"}
 # What is learned after the network, of given labels and whole communities, is tested elsewhere.
-SMALL = {**PLAIN, "given_epochs": 1, "covariance_epochs": 1}
+SMALL = PLAIN
 TINY = {"dim": 8, **SMALL}
 
 
@@ -387,21 +387,6 @@ def test_save__with_graph__same_bits(region, tmp_path):
     again = HotVAENetwork.load(tmp_path / "model")
     np.testing.assert_array_equal(again.graph_, model.graph_)
     np.testing.assert_array_equal(again.predict_proba(region.features), model.predict_proba(region.features))
-
-
-def test_fit__sparse_graph__is_the_dense_one_in_less_memory(region, tmp_path):
-    n_labels = region.labels.shape[1]
-    ring = np.abs(np.subtract.outer(np.arange(n_labels), np.arange(n_labels))) <= 1
-    dense = HotVAENetwork.from_settings(**TINY, graph=ring).fit(region.features, region.labels)
-    lists = HotVAENetwork.from_settings(**TINY, graph=sparse.csr_array(ring)).fit(region.features, region.labels)
-    assert lists.graph_.shape == (n_labels, 3)
-    np.testing.assert_allclose(
-        lists.predict_proba(region.features), dense.predict_proba(region.features), rtol=0, atol=1e-5
-    )
-    lists.save(tmp_path / "model")
-    again = HotVAENetwork.load(tmp_path / "model")
-    np.testing.assert_array_equal(again.graph_, lists.graph_)
-    np.testing.assert_array_equal(again.predict_proba(region.features), lists.predict_proba(region.features))
 
 
 def test_save__settings_from_numpy__are_plain_numbers_again(region, tmp_path):

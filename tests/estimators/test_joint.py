@@ -9,7 +9,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from hotvae import Dataset, JointClassifier
+from hotvae import Dataset, HotVAENetwork, JointClassifier
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.errors import ConfigError, DataError, ModelError
 
@@ -162,3 +162,16 @@ def test_frame__with_a_column_of_words__is_made_numbers_for_the_base(table):
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=np.where(X[:, 0] > 0, "wet", "dry"))
     model = JointClassifier(base=DecisionTreeClassifier(max_depth=2), cv=2, law_effort=0.1, random_state=0)
     assert model.fit(frame, Y).predict(frame[:4]).shape == (4, 3)
+
+
+@pytest.mark.slow
+def test_base__hotvaes_network__is_given_what_it_has_not_by_itself(table):
+    """Its own draws are independent; with the law on top, labels that go together do so."""
+    network = HotVAENetwork.from_settings(encoder_widths=(8,), dim=8, max_epochs=3, random_state=0)
+    model = JointClassifier(base=network, cv=2, random_state=0).fit(*table)
+    X, _ = make_table(200, seed=1)
+    alone, told = model.predict_proba(X), model.predict_proba(X, given=np.tile([1, np.nan, np.nan], (200, 1)))
+    assert (told[:, 1] > alone[:, 1]).mean() > 0.95
+    assert (told[:, 2] < alone[:, 2]).mean() > 0.95
+    draws = model.sample(X, 50, random_state=0)
+    assert (draws[..., 0] == draws[..., 1]).mean() > 0.8

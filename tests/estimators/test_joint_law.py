@@ -11,12 +11,12 @@ from scipy.special import expit
 from hotvae.config import MessagesConfig
 from hotvae.errors import DataError
 from hotvae.estimators import joint_law
-from hotvae.estimators.joint_law import Candidate, JointLaw, default_candidates
+from hotvae.estimators.joint_law import JointLaw, LawCandidate, default_candidates
 from hotvae.net.messages import Chorus, Messages
 
 NAN = np.nan
-QUICK = (Candidate(MessagesConfig(edges="shared", n_causes=4), weight_decay=0.03),)
-GRAPH = (Candidate(MessagesConfig(edges="shared", n_causes=0), weight_decay=0.03),)
+QUICK = (LawCandidate(MessagesConfig(edges="shared", n_causes=4), weight_decay=0.03),)
+GRAPH = (LawCandidate(MessagesConfig(edges="shared", n_causes=0), weight_decay=0.03),)
 ALL_SETS = np.array(list(itertools.product([0.0, 1.0], repeat=3)))
 
 

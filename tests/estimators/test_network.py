@@ -33,7 +33,6 @@ SMALL = {
     "device": "cpu",
 }
 # What is learned after the network, of given labels and whole communities, is tested elsewhere.
-BRIEF = {"given_epochs": 1, "covariance_epochs": 1}
 CLASSIFIERS = pytest.mark.parametrize("cls", [HotVAENetwork, PlainNetClassifier])
 N_ROWS = 90
 RNG = np.random.default_rng(0)
@@ -61,8 +60,7 @@ EVERY_KIND = pytest.mark.parametrize(
 
 def fitted(cls, kind, **changes):
     X, parameters, _ = KINDS[kind]
-    brief = BRIEF if cls is HotVAENetwork else {}
-    return cls.from_settings(**SMALL, **brief, **parameters, **changes).fit(X, LABELS), X
+    return cls.from_settings(**SMALL, **parameters, **changes).fit(X, LABELS), X
 
 
 # Every kind -----------------------------------------------------------------------------------------------
@@ -222,7 +220,7 @@ def test_molecule__unreadable__warned_of_with_the_users_row_and_predicted_as_unk
 
 @BONDS
 def test_molecule__bonds__do_not_depend_on_how_the_smiles_is_written():
-    model = HotVAENetwork.from_settings(**SMALL, **BRIEF, encoder="smiles", bonds=True, precision="float64").fit(
+    model = HotVAENetwork.from_settings(**SMALL, encoder="smiles", bonds=True, precision="float64").fit(
         MOLECULES, LABELS
     )
     probs = model.predict_proba(["OCCN", "NCCO", "C(CN)O", "ONCC"])
@@ -265,9 +263,7 @@ def test_label_tokens__with_gaps_and_empty_rows__train_and_survive_saving(kind, 
     labels[::3, 0] = np.nan
     labels[5] = 0
     labels[6] = np.nan
-    model = HotVAENetwork.from_settings(**SMALL, **BRIEF, **parameters, label_encoder="tokens", conditional=False).fit(
-        X, labels
-    )
+    model = HotVAENetwork.from_settings(**SMALL, **parameters, label_encoder="tokens").fit(X, labels)
     assert np.isfinite(model.history_.column("loss")).all()
     model.save(tmp_path / "model")
     again = HotVAENetwork.load(tmp_path / "model")
@@ -280,7 +276,7 @@ def test_label_tokens__many_labels__no_tensor_of_rows_labels_and_dimensions(monk
     embed = torch.nn.Embedding.forward
     monkeypatch.setattr(torch.nn.Embedding, "forward", lambda self, x: seen.append(x.shape) or embed(self, x))
     labels = np.eye(300, dtype=int)[RNG.integers(0, 300, N_ROWS)]
-    settings = SMALL | BRIEF | {"max_epochs": 1, "label_encoder": "tokens", "conditional": False, "batch_size": 30}
+    settings = SMALL | {"max_epochs": 1, "label_encoder": "tokens", "batch_size": 30}
     with pytest.warns(DataWarning, match="1 class"):
         HotVAENetwork.from_settings(**settings).fit(TABLE, labels)
     assert seen
@@ -299,7 +295,6 @@ LEARNING = {
     "learning_rate": 0.01,
     "n_threads": 1,
     "random_state": 0,
-    **BRIEF,
 }
 
 
@@ -370,8 +365,7 @@ def test_fit_and_predict__threads_not_said__one_of_ours_and_the_callers_after(cl
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        brief = BRIEF if cls is HotVAENetwork else {}
-        model = cls.from_settings(**settings, **brief).fit(TABLE, LABELS)
+        model = cls.from_settings(**settings).fit(TABLE, LABELS)
         model.predict_proba(TABLE)
         model.change_settings(n_threads=None).predict_proba(TABLE)
         after = torch.get_num_threads()

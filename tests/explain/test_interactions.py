@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotvae import HotVAENetwork
+from hotvae import HotVAEClassifier
 from hotvae.baselines.mlknn import MLkNN
 from hotvae.baselines.probit import ProbitJSDM
 from hotvae.data.synthetic import virtual_region
@@ -426,8 +426,7 @@ def test_score_recovery__hotvae_on_1500_sites__finds_who_goes_with_whom():
     region = virtual_region(2400, random_state=0)
     X = pd.DataFrame(region.dataset.features, columns=list(region.dataset.feature_names))
     Y = pd.DataFrame(region.dataset.labels, columns=list(region.dataset.label_names))
-    settings = {"direct_epochs": 29, "max_epochs": 30, "learning_rate": 2e-3, "covariance_epochs": 0}
-    model = HotVAENetwork.from_settings(random_state=0, n_threads=1, **settings).fit(X[:1500], Y[:1500])
+    model = HotVAEClassifier(effort="quick", random_state=0).fit(X[:1500], Y[:1500])
     score = score_recovery(model, region, range(1500, 2400), max_rows=60)
     assert score.precision >= 0.75
     assert score.recall >= 0.75

@@ -138,7 +138,7 @@ def test_network__landmarks__reach_its_front(name):
     """Whatever makes rows easier to read is no merit of one model: every network can have it."""
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(40, 4)), (rng.random((40, 3)) < 0.5).astype(float)
-    few = {"dim": 8, "encoder_widths": (8,), "covariance_epochs": 1, "max_epochs": 1, "random_state": 0}
+    few = {"dim": 8, "encoder_widths": (8,), "max_epochs": 1, "random_state": 0}
     cls = find_classifier(name)
     settings = {key: value for key, value in few.items() if key in cls.all_settings()}
     model = cls.from_settings(landmarks=6, **settings).fit(features, labels)

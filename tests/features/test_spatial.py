@@ -228,7 +228,7 @@ def test_hotvae__saved_with_places__predicts_the_same(tmp_path):
 @pytest.mark.parametrize("name", ["hotvae_network", "plain", "mpvae", "probit", "lamp", "seq2seq", "c2ae"])
 def test_network__clamped__predicts_at_the_edge_what_it_predicts_beyond(name):
     sites, labels = patchy_map(60, 0)
-    few = {"dim": 8, "encoder_widths": (8,), "covariance_epochs": 1, "max_epochs": 1, "random_state": 0}
+    few = {"dim": 8, "encoder_widths": (8,), "max_epochs": 1, "random_state": 0}
     cls = find_classifier(name)
     settings = {key: value for key, value in few.items() if key in cls.all_settings()}
     settings |= {"encoder": "mlp"} if name == "lamp" else {}

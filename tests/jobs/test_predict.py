@@ -11,6 +11,7 @@ import pytest
 
 from hotvae import HotVAENetwork
 from hotvae.baselines.prevalence import Prevalence
+from hotvae.baselines.probit import ProbitJSDM
 from hotvae.errors import ConfigError, DataError, DataWarning
 from hotvae.estimators.trust import Applicability
 from hotvae.files import locked
@@ -167,10 +168,12 @@ def test_predict_table__any_kind_of_file__what_it_wrote_and_how(model, folder, f
     np.testing.assert_array_equal(cut[["wren", "robin"]], probs[["wren", "robin"]] >= 0.4)
 
 
-def test_predict_table__labels_given__are_counted(folder, table, tmp_path):
+def test_predict_table__labels_given__are_counted(frame, table, tmp_path):
+    probit = ProbitJSDM.from_settings(max_epochs=2, random_state=0)
+    probit.fit(frame[["depth", "soil"]], frame[["wren", "robin"]]).save(tmp_path / "probit")
     (tmp_path / "given.csv").write_text("site,robin,wren\ns3,1,\ns1,0,1\ns7,,\n")
     options = {"id_column": "site", "ignore_unknown": True, "given": tmp_path / "given.csv"}
-    run = predict_table(folder, table, tmp_path / "p.csv", **options)
+    run = predict_table(tmp_path / "probit", table, tmp_path / "p.csv", **options)
     assert (run.n_given, run.n_rows_given) == (3, 2)
     assert pd.read_csv(tmp_path / "p.csv")["robin"][[3, 1]].tolist() == [1, 0]
 

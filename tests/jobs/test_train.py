@@ -15,7 +15,6 @@ from hotvae.data.splits import split_dataset
 from hotvae.estimators.registry import load_model
 
 QUICK = ["--recipe", "network", "--epochs", "1", "--set", "encoder_widths=[8]", "--quiet"]
-QUICK += ["--set", "given_epochs=1", "--set", "covariance_epochs=1"]
 
 
 @pytest.fixture

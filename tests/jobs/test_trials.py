@@ -309,9 +309,7 @@ def test_trial__settings_that_are_refused__counted_with_the_reason(task, tmp_pat
     assert "n_neighbours must be" in found.last_error
 
 
-def test_trial__heads_and_direct_epochs__go_with_the_others():
-    assert trials._fitting({"direct_epochs": 20}, {"max_epochs": 30}) == {"direct_epochs": 15}
-    assert trials._fitting({"direct_epochs": 20, "max_epochs": 100}, {"max_epochs": 30})["direct_epochs"] == 20
+def test_trial__heads__go_with_the_width():
     assert trials._fitting({"dim": 128}, {"n_heads": 2}) == {"dim": 128, "n_heads": 2}
     assert trials._fitting({"dim": 256}, {"n_heads": 2}) == {"dim": 256, "n_heads": 4}
 

@@ -139,7 +139,7 @@ def test_found__no_trial_came_to_its_end__refused(task):
 
 
 def test_write_settings__read_back__same_settings(task, tmp_path):
-    told = {"encoder_widths": [64, 32], "kl_weight": 1e-05, "encoder": "mlp", "checkpointing": True, "base": None}
+    told = {"encoder_widths": [64, 32], "kl_weight": 1e-05, "encoder": "mlp", "direct_path": False, "base": None}
     found = Found(task, told, 0.5, 0.6, 9, 3, 0, 60.0, value_again=0.55)
     write_settings(tmp_path / "s.toml", found, "hotvae tune region.csv", {"labels": ["a,b", "c"], "presence": True})
     lines = (tmp_path / "s.toml").read_text().splitlines()
@@ -151,7 +151,7 @@ def test_write_settings__read_back__same_settings(task, tmp_path):
     ]
     settings = train_settings(all_settings("hotvae_network"), ("file", read_settings(tmp_path / "s.toml")))
     assert settings.parameters == {
-        **{"encoder_widths": (64, 32), "kl_weight": 1e-05, "encoder": "mlp", "checkpointing": True}
+        **{"encoder_widths": (64, 32), "kl_weight": 1e-05, "encoder": "mlp", "direct_path": False}
     }
     assert (settings.labels, settings.presence) == (("a,b", "c"), True)
 

@@ -20,10 +20,8 @@ SMALL = {
     "decoder_dropout": 0.0,
     "encoder_layers": 2,
     "label_encoder": "mlp",
-    "conditional": False,
     "direct_path": True,
     "initial_log_variance": -1.0,
-    "checkpointing": False,
 }
 
 
@@ -189,20 +187,6 @@ def mlp(encoder, x):
             x = [max(value, 0.0) for value in linear(layer, x)]
     low, high = -12.0, 8.0
     return linear(encoder.head.mean, x), [min(max(v, low), high) for v in linear(encoder.head.log_variance, x)]
-
-
-def evidence(encoder, latent, probs, given):
-    """Moves of the mean and of the log-variance, and logits, that the given labels of one row make."""
-    is_given = [not math.isnan(y) for y in given]
-    surprise = [y - p if known else 0.0 for y, p, known in zip(given, probs, is_given, strict=True)]
-    hidden = [*surprise, *map(float, is_given), *probs]
-    for layer in encoder.hidden:
-        if isinstance(layer, torch.nn.Linear):
-            hidden = [max(0.0, value) for value in linear(layer, hidden)]
-    gate = [1 + math.tanh(value) for value in linear(encoder.gate, latent)]
-    hidden = [h * g if any(is_given) else 0.0 for h, g in zip(hidden, gate, strict=True)]
-    direct = [0.0] * len(given) if encoder.direct is None else linear(encoder.direct, hidden)
-    return linear(encoder.mean, hidden), linear(encoder.log_variance, hidden), direct
 
 
 # Losses of one row ----------------------------------------------------------------------------------------

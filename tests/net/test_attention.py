@@ -14,7 +14,6 @@ from hotvae.net.attention import (
     LabelMessage,
     Residual,
     attend,
-    attend_neighbours,
     feedforward,
 )
 from tests.net import loops
@@ -26,13 +25,6 @@ SEEDS = st.integers(0, 2**32 - 1)
 def graph_of(n_labels, seed=0):
     """A random graph with self-edges."""
     return (normal(n_labels, n_labels, seed=seed) > 0.3) | torch.eye(n_labels, dtype=torch.bool)
-
-
-def lists_of(graph):
-    """The same graph as lists of neighbours, filled up with -1."""
-    rows = [row.nonzero().flatten().tolist() for row in graph]
-    longest = max(map(len, rows))
-    return torch.tensor([row + [-1] * (longest - len(row)) for row in rows])
 
 
 def set_linear(layer, weight, bias=0.0):
@@ -104,15 +96,6 @@ def test_attend__masked_sender__gets_exactly_no_gradient():
     assert (value.grad[0, 0] != 0).all()
 
 
-@pytest.mark.parametrize("n_heads", [1, 2])
-def test_attend_neighbours__lists__equal_a_mask(n_heads):
-    """A list is as long as the longest; what it is filled up with is not heard."""
-    graph, (query, key, value) = graph_of(5), (2 * normal(3, 5, 4, seed=seed) for seed in (1, 2, 3))
-    lists = lists_of(graph)
-    assert (lists == -1).any()
-    close(attend_neighbours(query, key, value, n_heads, lists), attend(query, key, value, n_heads, graph), 1e-12)
-
-
 # Messages -------------------------------------------------------------------------------------------------
 
 
@@ -140,8 +123,6 @@ def test_label_message__any_graph__equals_loops(n_heads, masked):
         loops.label_message(message, row, graph.tolist() if masked else None, n_heads) for row in states.tolist()
     ]
     close(message(states, graph), expected)
-    if masked:
-        close(message(states, lists_of(graph)), expected)
 
 
 def test_feature_message__one_token__is_a_projection_for_all_labels():

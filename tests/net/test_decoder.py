@@ -211,32 +211,3 @@ def test_decoder__dropout__acts_while_training_only():
     assert not torch.equal(decoder(tokens), decoder(tokens))
     decoder.eval()
     assert torch.equal(decoder(tokens), decoder(tokens))
-
-
-def test_decoder__messages_that_add_nothing__are_not_passed_in_predictions():
-    """After direct epochs the read-out of states is exactly zero: the same bits without a single round."""
-    decoder = scrambled(Decoder(5, small_config(direct_path=True), single_token=True))
-    tokens = normal(7, 1, 4)
-    loud = decoder.eval()(tokens)
-    with torch.no_grad():
-        decoder.weight.zero_()
-    rounds = []
-    whole = decoder._decode
-    decoder._decode = lambda *arguments: rounds.append(1) or whole(*arguments)
-    passed = decoder.train()(tokens)
-    assert rounds
-    rounds.clear()
-    silent = decoder.eval()(tokens)
-    assert not rounds
-    assert silent.shape == (1, 7, 5)
-    assert torch.equal(silent[-1], passed[-1])
-    assert not torch.equal(silent[-1], loud[-1])
-
-
-def test_decoder__lists_of_neighbours__equal_the_same_graph_as_a_mask():
-    """A path: every label hears itself and its neighbours; lists are filled up with -1."""
-    masked = scrambled(Decoder(4, small_config(), True, path_graph(4)))
-    lists = torch.tensor([[0, 1, -1], [0, 1, 2], [1, 2, 3], [2, 3, -1]])
-    listed = Decoder(4, small_config(), True, lists).double()
-    listed.load_state_dict(masked.state_dict() | {"graph": lists})
-    close(listed(normal(3, 1, 4)), masked(normal(3, 1, 4)), 1e-12)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hotvae.config import MessagesConfig
 from hotvae.net.losses import bce_loss
-from hotvae.net.messages import Chorus, Messages
+from hotvae.net.messages import Chorus, Messages, split_labels
 from tests.net.loops import close, normal, scrambled
 
 NAN = math.nan
@@ -296,3 +296,27 @@ def test_chorus__from_state__is_the_same_to_the_last_bit():
     again = Chorus.from_state(FORMS["all"], N_LABELS, chorus.state_dict()).double()
     again.load_state_dict(chorus.state_dict())  # from_state is of float32
     assert torch.equal(again(base, features, labels), chorus(base, features, labels))
+
+
+# Which labels are given -----------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_split_labels__any_labels__every_observed_one_is_given_or_a_target(seed):
+    torch.manual_seed(seed)
+    labels = (normal(20, 6, seed=seed) > 0).double()
+    labels[normal(20, 6, seed=seed + 1) > 1] = NAN
+    given_labels, target = split_labels(labels)
+    observed = ~torch.isnan(labels)
+    assert torch.equal(torch.isnan(given_labels) & torch.isnan(target), ~observed)
+    assert not (~torch.isnan(given_labels) & ~torch.isnan(target)).any()
+    assert torch.equal(torch.where(torch.isnan(given_labels), target, given_labels)[observed], labels[observed])
+
+
+def test_split_labels__many_rows__shares_are_uniform():
+    """Mean 1/2 and variance 1/12, and a row's labels share their share."""
+    given_labels, _ = split_labels(torch.ones(20_000, 200))
+    share = (~torch.isnan(given_labels)).double().mean(1)
+    assert abs(share.mean().item() - 1 / 2) < 0.01
+    assert abs(share.var().item() - (1 / 12 + 1 / 6 / 200)) < 0.002

@@ -2,38 +2,30 @@
 
 import os
 import re
-import tomllib
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
-from hotvae.config import LossWeights, NetConfig
 from hotvae.data.catalog import CatalogData, catalog_names, describe
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import split_dataset
 from hotvae.data.synthetic import virtual_region
-from hotvae.errors import ConfigError, DataError
-from hotvae.estimators.base import LabelClassifier
-from hotvae.estimators.hotvae_network import HotVAENetwork
+from hotvae.errors import ConfigError
 from hotvae.estimators.network import NetworkClassifier
 from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.thresholds import apply_thresholds, tune_thresholds
 from hotvae.features import TRANSFORMERS
 from hotvae.jobs.search_space import SPACES
 from hotvae.metrics import MEASURES, log_loss, macro_f1
-from hotvae.net.losses import bce_loss
-from hotvae.net.model import HotVAE
 from paper import cells
 from paper.cells import read_parts, recipe_of, run_cell
 from paper.experiments import EXPERIMENTS, PAPER_MODEL, PARTS, TUNED, Cell, searched_sets
 from paper.presets import PRESETS
-from paper.variants import VARIANTS, printed_ranking
 
-JOINT = ("hotvae preset", "probit", "mpvae")  # whose communities are drawn whole
+JOINT = ("probit", "mpvae")  # whose communities are drawn whole
 RECIPES = ("hotvae", "paper")  # how these draw them, their recipe says
-TINY = {"max_epochs": 1, "encoder_widths": [8], "dim": 8, "given_epochs": 1, "covariance_epochs": 1}
+TINY = {"max_epochs": 1, "encoder_widths": [8], "dim": 8, "covariance_epochs": 1}
 
 
 @pytest.fixture
@@ -53,16 +45,9 @@ def named(monkeypatch, tmp_path):
 # --- settings --------------------------------------------------------------------------------------------
 
 
-def test_recipe__network_of_before__whole_preset():
-    recipe = recipe_of(Cell("tables", "hotvae preset", "hotvae_network", "bibtex"))
-    told = tomllib.loads((PRESETS / "bibtex.toml").read_text(encoding="utf-8"))
-    assert {"direct_epochs", "kl_weight", "base"} <= set(told)
-    assert {name: recipe.to_dict().get(name, HotVAENetwork.all_settings()[name]) for name in told} == told
-
-
 def test_recipe__start_from_a_ridge__is_every_networks_or_nobodys():
     for data in ("bibtex", "reuters", "mirflickr_tags"):
-        for model in ("hotvae_network", "plain", "mpvae", "lamp", "seq2seq", "c2ae"):
+        for model in ("plain", "mpvae", "lamp", "seq2seq", "c2ae"):
             assert recipe_of(Cell("tables", model, model, data)).parameters["base"] == "ridge", (data, model)
 
 
@@ -77,8 +62,8 @@ def test_recipe__rival__how_rows_are_read_but_nothing_of_hotvae_itself():
 
 
 def test_recipe__set_without_preset__that_of_a_set_like_it():
-    assert recipe_of(Cell("c", "before", "hotvae_network", "norberg_vegetation")).coordinates_as_features
-    assert recipe_of(Cell("c", "before", "hotvae_network", "norberg_plant")).parameters["direct_epochs"] == 120
+    assert recipe_of(Cell("c", "plain", "plain", "norberg_vegetation")).coordinates_as_features
+    assert recipe_of(Cell("c", "plain", "plain", "norberg_plant")).parameters["max_epochs"] == 125
 
 
 @pytest.mark.parametrize("model", ["plain", "mpvae", "probit", "lamp", "seq2seq", "c2ae"])
@@ -272,35 +257,6 @@ def test_smoke__communities__both_dialects_and_all_measures(smoke_results):
             assert any(apart[name] != together[name] for name in MEASURES)
 
 
-@pytest.mark.slow
-def test_smoke__layers__conditional_loss_beside_the_plain_one(smoke_results):
-    found = [m.line["conditional"] for (name, *_), (_, m) in smoke_results.items() if name == "figure-layers"]
-    assert len(found) == 5
-    assert all(values["log_loss_given_half"] > 0 and values["log_loss_alone"] > 0 for values in found)
-
-
-@pytest.mark.slow
-def test_smoke__depth__each_label_given_all_others_beside_the_true_law(smoke_results):
-    found = [m.line["others"] for (name, *_), (_, m) in smoke_results.items() if name == "figure-depth"]
-    assert len(found) == 3
-    assert all(0 < values["log_loss_of_truth"] < values["log_loss"] for values in found)
-    assert len({values["log_loss_of_truth"] for values in found}) == 1  # the same rows for every depth
-
-
-def test_run_cell__region_with_stronger_interactions__more_is_known_from_others():
-    """A wrong scale, or a label that saw itself, would show: the truth gains more where interactions are stronger."""
-
-    def gain(data):
-        short = {"max_epochs": 1, "covariance_epochs": 1}
-        cell = Cell("", "", "probit", data, settings=short, measures=("others",))
-        line, parts = run_cell(cell).line, read_parts(cell, recipe_of(cell))
-        region = virtual_region(300, 6, random_state=0, interaction_scale=float(data[-1]))
-        alone = log_loss(parts.test[1], region.marginals_at(parts.test[0]))
-        return alone - line["others"]["log_loss_of_truth"]
-
-    assert gain("virtual-300-6-x2") > 1.5 * gain("virtual-300-6-x1") > 0
-
-
 def test_run_cell__honest_protocol__thresholds_of_validation_rows_only():
     """Worked again from the parts: what is stored is what validation thresholds give on test rows."""
     cell = Cell("tables", "mlknn", "mlknn", "virtual-100-5")
@@ -333,22 +289,6 @@ def test_run_cell__test_labels_shuffled__nothing_chosen_changes(named):
     assert chosen[0] == chosen[1]
 
 
-def test_run_cell__phylogeny__graph_of_the_tree_beside_the_file(named, tmp_path, monkeypatch):
-    region = virtual_region(60, 4, random_state=0).dataset
-    path = tmp_path / "set.npz"
-    made = named(region.features, region.labels, path)
-    cell = Cell("c", "tree", "hotvae_network", "yeast", settings={"graph": "phylogeny", **TINY})
-    with pytest.raises(DataError, match=r"yeast must have a tree beside its file .*; got none"):
-        run_cell(cell)
-    a, b, c, d = made.dataset.label_names
-    path.with_suffix(".nwk").write_text(f"(({a}:1,{b}:1):9,({c}:1,{d}:1):9);")
-    monkeypatch.setattr(cells, "_RELATIVES", 1)
-    parts, recipe = read_parts(cell, recipe_of(cell)), recipe_of(cell)
-    graph = cells._model(cell, recipe, parts).graph
-    np.testing.assert_array_equal(graph, np.kron(np.eye(2, dtype=bool), np.ones((2, 2), dtype=bool)))
-    assert run_cell(cell).line["settings"]["graph"] == "own"
-
-
 def test_pairs_of_sites__two_models_and_two_seeds__are_the_same(monkeypatch):
     seen = []
 
@@ -361,119 +301,6 @@ def test_pairs_of_sites__two_models_and_two_seeds__are_the_same(monkeypatch):
         run_cell(Cell("c", model, model, "virtual-60-4", seed=seed, measures=("ecology",), n_draws=2, n_pairs=7))
     assert len(seen) == 4  # two dialects each
     assert all(np.array_equal(seen[0], other) for other in seen[1:])
-
-
-# --- variants --------------------------------------------------------------------------------------------
-
-
-def test_printed_ranking__two_labels__by_hand():
-    """Present .7, absent .4, scale 2: exp(-2 * (.7 + .4)) / 2; raising both lowers it."""
-    labels = torch.tensor([[1.0, 0.0]])
-    value = printed_ranking(torch.tensor([[0.7, 0.4]]), labels, 2.0)
-    assert value.item() == pytest.approx(np.exp(-2.2) / 2, rel=1e-6)
-    assert printed_ranking(torch.tensor([[0.8, 0.5]]), labels, 2.0) < value
-
-
-@pytest.mark.slow
-def test_feature_branch_only__trained__label_encoder_does_not_move():
-    data = virtual_region(60, 4, random_state=0).dataset
-    kept = {}
-    bare = {**TINY, "conditional": False, "average_decay": 0.0, "weight_decay": 0.0, "random_state": 0}
-    for name, model in (("full", HotVAENetwork), ("feature", VARIANTS["hotvae-feature-branch"])):
-        fitted = model.from_settings(**bare).fit(data.features, data.labels)
-        kept[name] = fitted.network_.label_encoder.state_dict()
-    still = VARIANTS["hotvae-feature-branch"].from_settings(**bare, learning_rate=1e-30)
-    start = still.fit(data.features, data.labels)
-    begun = start.network_.label_encoder.state_dict()
-    assert all(torch.equal(kept["feature"][name], begun[name]) for name in begun)
-    assert not all(torch.equal(kept["full"][name], begun[name]) for name in begun)
-
-
-@pytest.mark.slow
-def test_printed_ranking_variant__large_weight__pushes_all_probabilities_up():
-    """The printed sign rewards absent labels for rising, which the meant one punishes."""
-    data = virtual_region(80, 5, random_state=0).dataset
-    means = {}
-    for model in ("hotvae", "hotvae-printed-ranking"):
-        cls = VARIANTS.get(model, HotVAENetwork)
-        settings = {**TINY, "max_epochs": 8, "ranking_weight": 20.0, "learning_rate": 0.02, "random_state": 0}
-        fitted = cls.from_settings(**settings).fit(data.features, data.labels)
-        means[model] = fitted.predict_proba(data.features).mean()
-    assert means["hotvae-printed-ranking"] > means["hotvae"] + 0.1
-
-
-@pytest.fixture
-def both_branches():
-    """Networks of the same weights, by their class, and some rows, one label of which was not observed."""
-
-    def make(cls):
-        torch.manual_seed(0)
-        return cls(3, 4, NetConfig(dim=8, encoder_widths=(8,), conditional=False, n_layers=2))
-
-    torch.manual_seed(2)
-    labels = torch.tensor([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, torch.nan, 0.0]])
-    return make, torch.randn(2, 3), labels
-
-
-def terms_of(cls, make, features, labels):
-    network = make(cls.network_class)
-    assert set(network.wanted) == set(LossWeights().by_term())
-    torch.manual_seed(1)  # the same latent noise for every model
-    return network.loss(features, labels)
-
-
-def test_light_label_branch__terms__feature_branch_and_half_of_the_label_branch(both_branches):
-    full, alone, light = (
-        terms_of(cls, *both_branches)
-        for cls in (HotVAENetwork, VARIANTS["hotvae-feature-branch"], VARIANTS["hotvae-light-label-branch"])
-    )
-    for name in ("bce", "intermediate", "ranking"):
-        label_part = full[name] - alone[name]
-        assert (label_part > 0).all()
-        torch.testing.assert_close(light[name], alone[name] + label_part / 2)
-    torch.testing.assert_close(light["kl"], full["kl"])
-    assert (alone["kl"] == 0).all()
-
-
-def test_smoothed_labels__bce__is_that_of_labels_moved_towards_one_half(both_branches):
-    make, features, labels = both_branches
-    found = terms_of(VARIANTS["hotvae-smoothed-labels"], *both_branches)
-    network = make(HotVAE)
-    torch.manual_seed(1)
-    output = network(features, labels)
-    soft = 0.95 * labels + 0.025
-    wanted = sum(bce_loss(branch.layer_logits[-1], soft) for branch in (output.feature, output.label))
-    torch.testing.assert_close(found["bce"], wanted)
-    torch.testing.assert_close(found["kl"], terms_of(HotVAENetwork, *both_branches)["kl"])
-
-
-def test_rising_kl__epochs__weight_rises_to_the_tenth(both_branches):
-    make, features, labels = both_branches
-    whole = terms_of(HotVAENetwork, *both_branches)
-    network = make(VARIANTS["hotvae-rising-kl"].network_class)
-    for epoch, share in ((1, 0.1), (5, 0.5), (10, 1.0), (30, 1.0)):
-        network.begin_epoch(epoch)
-        torch.manual_seed(1)
-        found = network.loss(features, labels)
-        torch.testing.assert_close(found["kl"], share * whole["kl"])
-        torch.testing.assert_close(found["bce"], whole["bce"])
-
-
-def test_recipe__setting_in_times__is_that_of_the_preset_multiplied():
-    def recipe(**times):
-        return recipe_of(Cell("ablation", "changed", "hotvae_network", "bibtex", settings={"times": times})).parameters
-
-    preset = recipe()
-    assert recipe(encoder_widths=0.5)["encoder_widths"] == tuple(width // 2 for width in preset["encoder_widths"])
-    assert recipe(encoder_dropout=0.5)["encoder_dropout"] == preset["encoder_dropout"] / 2
-    default = HotVAENetwork.all_settings()["batch_size"]  # no preset has one
-    assert recipe(batch_size=0.5)["batch_size"] == default // 2
-
-
-def test_variants__are_classifiers__with_hotvae_settings():
-    for cls in VARIANTS.values():
-        assert issubclass(cls, LabelClassifier)
-        assert "n_layers" in cls().get_params()
 
 
 # --- real data -------------------------------------------------------------------------------------------

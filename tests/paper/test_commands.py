@@ -42,7 +42,7 @@ def test_benchmark__smoke_in_processes__runs_resumes_and_renders(tmp_path, capsy
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="asks for the processes of a group")
 def test_benchmark__ended_by_sigterm__its_worker_ends_with_it(tmp_path):
-    said = end_with_workers(["benchmark", "ablation", "--results", ".", "--smoke", "--limit", "1h"], tmp_path)
+    said = end_with_workers(["benchmark", "communities", "--results", ".", "--smoke", "--limit", "1h"], tmp_path)
     assert "interrupted; the same command goes on with what is missing" in said
 
 

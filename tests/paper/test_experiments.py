@@ -1,19 +1,15 @@
 """Declared experiments: which cells there are, in which order, and how they are chosen."""
 
-from dataclasses import replace
-
 import pytest
 
 from hotvae.data.catalog import catalog_names, describe
 from hotvae.errors import ConfigError
 from hotvae.estimators.registry import CLASSIFIERS
-from paper import RESULTS
 from paper.experiments import ALL_MODELS, EXPERIMENTS, PARTS, Cell, find_experiments, fingerprint, select
-from paper.store import Store, fit_fingerprint
 
 
 def test_experiments__names__are_those_promised():
-    assert set(EXPERIMENTS) == {"tables", "figure-layers", "figure-depth", "table-prior", "ablation", "communities"}
+    assert set(EXPERIMENTS) == {"tables", "communities"}
     assert set(ALL_MODELS) == set(CLASSIFIERS)
 
 
@@ -51,10 +47,9 @@ def test_communities__test_rows_drawn_with_the_seed__every_model_has_every_seed(
         assert others == (networks if drawn else {0}), data
 
 
-def test_communities__cells__fifteen_norberg_splits_and_tree_on_one_set_only():
+def test_communities__cells__fifteen_norberg_splits():
     cells = EXPERIMENTS["communities"].cells()
     assert len({(cell.data, cell.split) for cell in cells if cell.data.startswith("norberg")}) == 15
-    assert {cell.data for cell in cells if cell.variant == "hotvae phylogeny"} == {"bbs_clark2003_2009"}
 
 
 def test_cells__parts_of_a_model__have_none_of_their_own():
@@ -62,19 +57,6 @@ def test_cells__parts_of_a_model__have_none_of_their_own():
         parts = [variant for variant in EXPERIMENTS[name].variants if variant.of]
         assert {variant.of for variant in parts} == set(PARTS)
         assert not {variant.name for variant in parts} & {cell.variant for cell in EXPERIMENTS[name].cells()}
-
-
-@pytest.mark.parametrize("name", ["tables", "communities", "ablation", "table-prior", "figure-layers"])
-def test_stored_lines__of_the_network__have_the_fingerprint_of_their_recipe(name):
-    """They were measured when the network was called hotvae: names changed, numbers did not."""
-    lines = Store(RESULTS).lines(name)
-    measures = {experiment.measures for experiment in EXPERIMENTS.values()}
-    own = [line for line in lines if line["cell"]["model"] == "hotvae_network"]
-    assert own
-    for line in own:
-        cell = Cell.from_dict(line["cell"])
-        # One that was copied has the fit of a cell with more measures.
-        assert line["fit"] in {fit_fingerprint(replace(cell, measures=each), line["recipe"]) for each in measures}
 
 
 def test_cells__places__are_unique():
@@ -93,11 +75,6 @@ def test_select__words_of_two_fields__must_both_fit():
     chosen = select(cells, ["yeast", "scene", "mpvae", "seed=1"])
     assert [(cell.data, cell.model, cell.seed) for cell in chosen] == [("yeast", "mpvae", 1), ("scene", "mpvae", 1)]
     assert select(cells, []) == cells
-
-
-def test_select__model_and_its_variant_share_a_name__all_variants_of_the_model():
-    cells = EXPERIMENTS["communities"].cells()
-    assert {cell.variant for cell in select(cells, ["hotvae_network"])} == {"hotvae preset", "hotvae phylogeny"}
 
 
 def test_select__unknown_word__close_ones_named():

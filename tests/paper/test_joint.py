@@ -11,7 +11,7 @@ import torch
 from hotvae import HotVAEClassifier
 from hotvae.errors import DataWarning
 from hotvae.estimators import joint_law
-from hotvae.estimators.joint_law import Candidate
+from hotvae.estimators.joint_law import LawCandidate
 from hotvae.net.messages import Messages
 from paper import joint, joint_cells
 from paper.experiments import Cell
@@ -108,8 +108,8 @@ def test_softmax__untrained_or_nothing_known__says_nothing():
 
 
 def test_change__of_what_is_tried__in_one_way():
-    signed = Candidate(joint_cells.MessagesConfig(edges="signed", hub_width=8))
-    none = Candidate(joint_cells.MessagesConfig(edges="none"))
+    signed = LawCandidate(joint_cells.MessagesConfig(edges="signed", hub_width=8))
+    none = LawCandidate(joint_cells.MessagesConfig(edges="none"))
     change = {"n_rounds": 3, "edges": "shared", "hub_width": 0}
     assert joint_cells._changed(signed, change).config == replace(
         signed.config, n_rounds=3, edges="shared", hub_width=0

@@ -10,11 +10,10 @@ from hotvae.metrics import MEASURES
 from paper.communities import community_numbers, wins_over
 from paper.experiments import EXPERIMENTS, Cell
 from paper.facts import is_better, is_comparable, paper, printed, published
-from paper.figures import LEAST_SPAN, series_figure
 from paper.notes import cost_note
 from paper.pages import write_pages
 from paper.store import Store
-from paper.summaries import Mean, counted, joined, mean_of, silent_fits, verdict
+from paper.summaries import counted, joined, mean_of, verdict
 
 
 def line(cell, **values):
@@ -130,7 +129,6 @@ def test_page__missing_cells__say_why(store, tmp_path):
     assert "Missing: lamp on yeast, seed 0: too slow: ended after 1 h" in text
     assert "bookmarks: in no package registry" in text
     assert "ebird: eBird records may not be passed on" in text
-    assert "Not run yet: `hotvae benchmark ablation`." in text
     assert "Repeat: `hotvae benchmark tables`. 4 of" in text
     assert "4 min 0 s in all" in text
 
@@ -151,52 +149,11 @@ def smoke_pages(smoke_store, tmp_path_factory):
     return folder, write_pages(smoke_store, folder)
 
 
-def kept(variant, seed, epoch, data="yeast", **settings):
-    cell = Cell("tables", variant, variant, data, seed=seed)
-    return line(cell, epoch=epoch, settings=settings)
-
-
-def test_page__depths_that_seeds_cannot_tell_apart__are_not_called_better(tmp_path):
-    store = Store(tmp_path / "results")
-    values = {"1 layer": (0.50, 0.52), "2 layers": (0.52, 0.54), "3 layers": (0.90, 0.901)}
-    for variant, each in values.items():
-        for seed, value in enumerate(each):
-            for data in ("yeast", "scene"):
-                if (data, variant) != ("yeast", "3 layers"):
-                    store.append(
-                        line(Cell("figure-layers", variant, "hotvae", data, seed=seed), metrics={"macro_f1": value})
-                    )
-    write_pages(store, tmp_path / "docs")
-    page = (tmp_path / "docs" / "benchmarks.md").read_text()
-    assert "Best depth by maF1: 2 layers on yeast (within the interval of the first) and 3 layers on scene." in page
-
-
-def test_silent_fits__counts_epochs_before_messages_and_no_other_model():
-    lines = [kept("hotvae", 0, 5, direct_epochs=5), kept("hotvae", 1, 6, direct_epochs=5)]
-    lines += [kept("hotvae", 0, 1, "scene", direct_epochs=0), kept("plain", 0, 1)]
-    assert silent_fits(lines) == ["1 of 2 fits on yeast"]
-    assert silent_fits(lines[1:]) == []
-
-
-def test_page__epoch_before_messages__is_told(tmp_path):
-    store = Store(tmp_path / "results")
-    store.append(kept("hotvae", 0, 4, direct_epochs=5))
-    for variant in ("prior", "complete"):
-        cell = Cell("table-prior", variant, "hotvae", "yeast")
-        store.append(line(cell, epoch=4, settings={"direct_epochs": 5}))
-    write_pages(store, tmp_path / "docs")
-    page = (tmp_path / "docs" / "benchmarks.md").read_text()
-    assert "In 1 of 1 fit on yeast the validation rows keep an epoch before labels begin to pass messages" in page
-    assert "On yeast both graphs agree to four digits" in page
-    assert "better on 0 sets, the complete graph on 0 sets" in page
-    assert "In 2 of 2 fits on yeast the epoch kept lies before labels pass messages" in page
-
-
 @pytest.mark.slow
 def test_pages__smoke_of_every_experiment__every_section_and_picture(smoke_pages):
     folder, written = smoke_pages
     assert {path.name for path in written} == {
-        *("benchmarks.md", "communities.md", "benchmark_layers.png", "benchmark_depth.png"),
+        *("benchmarks.md", "communities.md"),
         *(f"communities_level_{level}.png" for level in ("occurrence", "richness", "community")),
     }
     text = (folder / "benchmarks.md").read_text()
@@ -204,8 +161,6 @@ def test_pages__smoke_of_every_experiment__every_section_and_picture(smoke_pages
         if experiment.name != "communities":
             assert f"## {experiment.title}" in text
     assert "Not run yet" not in text
-    assert "no label branch" in text
-    assert "1 layer" in text
     for name in ("benchmarks.md", "communities.md"):
         page = (folder / name).read_text()
         for picture in re.findall(r"\]\((images/.*?)\)", page):
@@ -215,8 +170,7 @@ def test_pages__smoke_of_every_experiment__every_section_and_picture(smoke_pages
 
 @pytest.fixture
 def no_pictures(monkeypatch):
-    for page in ("pages", "communities"):
-        monkeypatch.setattr(f"paper.{page}.save_figure", lambda figure, path: path)
+    monkeypatch.setattr("paper.communities.save_figure", lambda figure, path: path)
 
 
 @pytest.mark.slow
@@ -346,13 +300,6 @@ def test_verdict__interval__sign_by_the_direction_of_the_measure(metric, low, hi
     assert verdict({}, "e", "d", 0, "r", metric) is None
 
 
-def test_series_figure__values_that_hardly_differ__look_alike():
-    figure = series_figure({"d": [Mean(0.58384, None, 1), Mean(0.58420, None, 1)]}, ["1", "2"], "x", "y")
-    low, high = figure.axes[0].get_ylim()
-    assert high - low == pytest.approx(LEAST_SPAN)
-    assert low < 0.58384 < 0.58420 < high
-
-
 def test_words__lists_and_counts():
     assert joined([]) == ""
     assert joined(["a"]) == "a"
@@ -361,7 +308,7 @@ def test_words__lists_and_counts():
 
 def test_cost_note__copied_cells__cost_nothing(tmp_path):
     store = Store(tmp_path)
-    cells = [cell for cell in EXPERIMENTS["table-prior"].cells() if cell.data == "yeast"]
+    cells = [cell for cell in EXPERIMENTS["tables"].cells() if cell.data == "yeast"]
     store.append(line(cells[0]))
     store.append(line(cells[1], copied_from="tables"))
-    assert "2 of 26 cells are here; they took 1 min 0 s" in cost_note(store, EXPERIMENTS["table-prior"])
+    assert "cells are here; they took 1 min 0 s" in cost_note(store, EXPERIMENTS["tables"])

@@ -87,8 +87,8 @@ def test_update_pairs__stored_cells__every_rival_compared_once_and_kept_without_
     pairs = read_pairs(smoke_store)
     there = {variant for variant, _, _ in groups_of(smoke_store, EXPERIMENTS["tables"])}
     assert {key.split("/")[-1] for key in pairs if key.startswith("tables/")} == there - {"hotvae"}
-    assert {"base alone", "hotvae preset", "paper", "ridge"} <= there
-    assert pair_key("ablation", "virtual-80-6", 0, "no KL") in pairs
+    assert {"base alone", "paper", "ridge"} <= there
+    assert pair_key("communities", "virtual-80-6", 0, "probit") in pairs
     assert update_pairs(smoke_store) is None  # nothing new
     # Another checkout has the committed files only.
     copy = Store(tmp_path)

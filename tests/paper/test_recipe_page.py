@@ -71,16 +71,12 @@ def store(tmp_path):
     return store
 
 
-def test_experiment__all_sets__every_rival_and_the_preset_where_there_is_one():
+def test_experiment__all_sets__every_rival():
     experiment = recipe_page.experiment_of(recipe_page.all_sets())
     cells = experiment.cells()
     assert {cell.data for cell in cells} == set(catalog_names()) - {"bookmarks", "ebird"}
-    assert {cell.model for cell in cells} == {"hotvae", "hotvae_network", *recipe_page.RIVALS}
-    with_preset = {cell.data for cell in cells if cell.variant == "hotvae preset"}
-    assert {"yeast", "norberg_plant"} <= with_preset
-    assert not {"emotions", "breeding_birds_2009"} & with_preset
+    assert {cell.model for cell in cells} == {"hotvae", *recipe_page.RIVALS}
     assert {cell.split for cell in cells if cell.data == NORBERG} == {0, 1, 2}
-    assert not {cell.model for cell in recipe_page.experiment_of(["emotions"]).cells()} & {"hotvae_network"}
 
 
 def test_compare_sets__worked__one_rival_behind_one_level_and_kept_without_rows(store):
@@ -172,7 +168,7 @@ def test_page__tables__are_those_of_the_results():
     page = recipe_page.PAGE.read_text(encoding="utf-8")
     store = Store(RESULTS)
     text = recipe_page.rendered_tables(
-        store, recipe_page.experiment_of(recipe_page.all_sets()), recipe_page.read_comparisons(store)
+        store, recipe_page.experiment_of(recipe_page.all_sets()), recipe_page.COMPARISONS.read(store)
     )
     assert recipe_page.replace_marked(page, "recipe", f"\n{text}\n") == page
 

@@ -109,11 +109,11 @@ def test_plan__settings_have_changed__run_again_unless_kept(tmp_path, worker):
 def test_plan__same_fit_in_another_experiment__taken_over_without_a_run(tmp_path, worker):
     store = Store(tmp_path / "r")
     go(store, [cell("good")], worker)
-    twin = Cell("ablation", "full", "good", "yeast")
+    twin = Cell("recipe", "full", "good", "yeast")
     todo = planned(store, [twin])
     assert todo.cells == []
     run(store, todo, worker=["/nothing/here"])
-    line = store.latest("ablation")[twin.place]
+    line = store.latest("recipe")[twin.place]
     assert line["copied_from"] == "tables"
     assert line["fit"] == fit_fingerprint(twin, {})
     assert planned(store, [twin]).n_done == 1
@@ -123,11 +123,11 @@ def test_plan__same_fit_measured_in_more_ways_elsewhere__taken_over_but_not_the_
     store = Store(tmp_path / "r")
     survey = Cell("communities", "good", "good", "yeast", measures=EXPERIMENTS["communities"].measures)
     go(store, [cell("good"), survey], worker)
-    table = Cell("ablation", "full", "good", "yeast", seed=1)
+    table = Cell("recipe", "full", "good", "yeast", seed=1)
     assert len(planned(store, [table]).cells) == 1  # another seed
     go(store, [replace(survey, seed=1)], worker)
     run(store, planned(store, [table]), worker=["/nothing/here"])
-    assert store.latest("ablation")[table.place]["copied_from"] == "communities"
+    assert store.latest("recipe")[table.place]["copied_from"] == "communities"
     assert planned(store, [table]).n_done == 1
     # What has no ecological measures cannot stand in for what asks for them.
     assert len(planned(store, [replace(survey, seed=0, variant="other")]).shared) == 1

@@ -74,7 +74,7 @@ def test_fits__only_done__by_fingerprint(tmp_path):
     store = Store(tmp_path)
     store.append(line(fit="a"))
     store.append(line("failed", seed=1, fit="b", error="no"))
-    assert list(store.fits(["tables", "ablation"])) == ["a"]
+    assert list(store.fits(["tables", "recipe"])) == ["a"]
 
 
 def test_fit_fingerprint__seed_settings_or_measures_differ__differs():

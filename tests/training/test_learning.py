@@ -13,7 +13,7 @@ from hotvae.estimators.threshold_tuner import label_probs
 from hotvae.metrics import log_loss, macro_f1
 
 # The network alone is judged: nothing is learned after it.
-ALONE = {"given_epochs": 0, "covariance_epochs": 0, "n_threads": 1, "random_state": 0}
+ALONE = {"n_threads": 1, "random_state": 0}
 
 
 @pytest.mark.slow

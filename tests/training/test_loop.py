@@ -77,7 +77,6 @@ def net_config(**changes):
         "label_encoder_widths": (6,),
         "encoder_dropout": 0.2,
         "decoder_dropout": 0.1,
-        "conditional": True,
         "direct_path": True,
         "initial_log_variance": -4.0,
     }
@@ -95,9 +94,9 @@ def draw_rows(n_rows=44, seed=0, missing=0.1, dtype=np.float32):
     return Rows(features, labels.astype(dtype))
 
 
-def make_hotvae(seed=0, graph=None, direct_epochs=0, **changes):
+def make_hotvae(seed=0, graph=None, **changes):
     with owned_randomness(seed, 0):
-        return HotVAE(4, 3, net_config(**changes), graph, direct_epochs=direct_epochs)
+        return HotVAE(4, 3, net_config(**changes), graph)
 
 
 def make_plain(dtype=torch.float64, n_features=4, **changes):
@@ -383,7 +382,6 @@ OTHER_RUNS = {
     "encoder dropout": {"network": {"encoder_dropout": 0.3}},
     "decoder dropout": {"network": {"decoder_dropout": 0.3}},
     "heads": {"network": {"n_heads": 4}},
-    "epochs without messages": {"network": {"direct_epochs": 1}},
     "a graph": {"network": {"graph": GRAPH}},
 }
 
@@ -958,35 +956,7 @@ def test_fit_network__base_logits__are_learned_from():
     assert min(fit_plain(Rows(features, labels), Rows(features, labels))[1].column("validation_log_loss")) > 0.5
 
 
-# Networks that change with the epochs, or can be given labels ----------------------------------------------
-
-
-def test_fit_network__epochs__are_announced_and_their_end_is_too(tmp_path):
-    heard = []
-
-    class Listening(Scripted):
-        def begin_epoch(self, epoch):
-            heard.append(epoch)
-
-    fit_scripted(doubts(0.3, 0.2, 0.1), [1, 0], kind=Listening)
-    assert heard == [1, 2, 3, None]
-    training = make_training(max_epochs=3, state_file=tmp_path / "state")
-    rows = Rows(np.zeros((1, 1)), np.ones((1, 1)))
-    for _ in range(2):
-        heard.clear()
-        fit_network(Listening([[0.5]] * 9), {"step": 1.0}, rows, None, training)
-    assert heard == [None], "a finished run has no epoch left"
-
-
-def test_fit_network__direct_epochs__stopped_within_them__ends_as_the_undisturbed_run(tmp_path):
-    def start():
-        return make_hotvae(direct_epochs=3)
-
-    with pytest.raises(StoppedError):
-        fit_hotvae(start(), state_file=tmp_path / "state", watcher=StopAfter(2))
-    resumed = fit_hotvae(start(), state_file=tmp_path / "state")
-    assert_same_run(resumed, fit_hotvae(start()))
-    assert resumed[0].decoder.messages_on
+# Networks that can be given labels ------------------------------------------------------------------------
 
 
 class GivenScripted(Scripted):
@@ -1024,19 +994,15 @@ def test_fit_network__network_that_can_be_given_labels__other_half_is_scored_and
     assert history.best_epoch == best == round(network.count.item())
 
 
-def test_fit_network__hotvae_trained_to_be_given_labels__has_the_record_and_the_papers_has_not():
-    assert all(record["validation_given_log_loss"] > 0 for record in undisturbed()[1].records)
-    _, history = fit_hotvae(make_hotvae(conditional=False))
-    assert not any("validation_given_log_loss" in record for record in history.records)
-
-
 def test_fit_network__hardly_any_validation_label__nothing_is_scored_as_given():
     """One observed label is either given or a target; when it is given there is nothing to score."""
     found = set()
     for seed in range(8):
-        validation = draw_rows(20, seed=1, missing=1.1)
-        validation.labels[0, 0] = 1.0
-        _, history = fit_hotvae(validation=validation, seed=seed, training=make_training(max_epochs=1))
+        labels = np.full((2, 40), np.nan)
+        labels[0, 0] = 1.0
+        training = make_training(max_epochs=1)
+        rows = Rows(np.arange(2.0)[:, None], labels)
+        history = fit_network(GivenScripted(doubts(0.1)), {"step": 1.0}, rows, rows, training, seed=seed)
         found.add("validation_given_log_loss" in history.records[0])
     assert found == {True, False}
 

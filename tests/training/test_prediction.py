@@ -116,19 +116,6 @@ def test_predict_network__further_inputs__go_with_their_rows_and_none_is_passed_
     assert seen == [((4, 2), (4, 2))] * max(1, math.ceil(n_rows / 4))
 
 
-def test_predict_network__given_labels__same_in_any_company(float32_network):
-    """To the last digit but one: products of very narrow layers round by the place of a row in its batch."""
-    features = draw_features(300)
-    rng = np.random.default_rng(1)
-    given = np.where(rng.random((300, 3)) < 0.5, np.nan, rng.integers(0, 2, (300, 3))).astype(np.float32)
-    whole = predict_network(float32_network.predict_given, features, given, None)
-    picked = rng.integers(0, 300, size=70)
-    some = predict_network(float32_network.predict_given, features[picked], given[picked], None)
-    np.testing.assert_allclose(some, whole[picked], rtol=0, atol=1e-6)
-    alone = predict_network(float32_network.predict, features, None)
-    np.testing.assert_array_equal(whole[np.isnan(given).all(axis=1)], alone[np.isnan(given).all(axis=1)])
-
-
 @given(st.lists(st.integers(1, 90), min_size=0, max_size=30))
 @settings(deadline=None)
 def test_predict_network__rows_of_tokens__each_padded_by_its_own_length_alone(lengths):

@@ -8,13 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from hotvae.baselines.neighbours import RememberingNetwork
 from hotvae.config import NetConfig, require_number, require_widths
-from hotvae.estimators.network import NetworkClassifier
 from hotvae.net.base_logits import BaseScale
 from hotvae.net.encoders import code_labels
 from hotvae.net.losses import bce_loss, ranking_loss
-from hotvae.net.perceptron import perceptron
-from hotvae.net.probit import set_bias
+from hotvae.net.perceptron import perceptron, set_bias
 from hotvae.types import Features, Labels, Logits, PerSample, Pooled, Probs
 
 
@@ -147,7 +146,7 @@ def orthogonality_loss(code: Pooled, counted: Float[Tensor, " batch"]) -> PerSam
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class C2AE(NetworkClassifier):
+class C2AE(RememberingNetwork):
     """Features and labels are coded into one space; labels are read from the code.
 
     The two codes of a row are drawn together and each is kept orthonormal over the batch, as in canonical
@@ -171,8 +170,10 @@ class C2AE(NetworkClassifier):
         Weight of a cross entropy beside the ranking, which is not in the paper: 0 is the paper's loss. The ranking
         alone gives scores that order labels well and are no calibrated probabilities, and learns nothing from rows
         without labels.
-    base, latent_neighbours, training, features, validation_fraction, random_state
+    base, training, features, validation_fraction, random_state
         As in :class:`~hotvae.HotVAENetwork`.
+    latent_neighbours : int
+        Training rows nearest in the latent space whose labels have a share in a prediction; 0 for none.
 
     Examples
     --------
@@ -203,7 +204,6 @@ class C2AE(NetworkClassifier):
     ranking_weight: float = 5.0
     bce_weight: float = 5.0
     base: Literal["ridge"] | None = None
-    latent_neighbours: int = 0
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
         config = self._config(NetConfig)

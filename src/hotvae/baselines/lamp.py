@@ -13,8 +13,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hotvae.baselines.neighbours import RememberingNetwork
 from hotvae.config import NetConfig, require_choice, require_count, require_number
-from hotvae.estimators.network import NetworkClassifier
 from hotvae.graph import check_graph, cooccurrence_graph
 from hotvae.net.base_logits import BaseScale
 from hotvae.net.decoder import Decoder
@@ -152,7 +152,7 @@ class LaMPNet(nn.Module):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LaMP(NetworkClassifier):
+class LaMP(RememberingNetwork):
     """Parts of a row pass messages to each other and to the labels, labels to each other.
 
     What HOT-VAE's decoder is without the variational autoencoder around it.
@@ -177,8 +177,10 @@ class LaMP(NetworkClassifier):
         first two ``"none"`` (no mask) and ``"prior"``, which are understood, too.
     bce_weight, intermediate_weight : float
         Weights of the cross entropy after the last layer and after each layer before it.
-    base, latent_neighbours, training, features, validation_fraction, random_state
+    base, training, features, validation_fraction, random_state
         As in :class:`~hotvae.HotVAENetwork`.
+    latent_neighbours : int
+        Training rows nearest in the latent space whose labels have a share in a prediction; 0 for none.
 
     Examples
     --------
@@ -211,7 +213,6 @@ class LaMP(NetworkClassifier):
     bce_weight: float = 1.0
     intermediate_weight: float = 0.2
     base: Literal["ridge"] | None = None
-    latent_neighbours: int = 0
 
     def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | None:
         if not isinstance(self.graph, str):

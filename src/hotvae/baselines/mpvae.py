@@ -2,25 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.special import ndtri
 
+from hotvae.baselines.communities import N_LIKELIHOOD_DRAWS, ProbitNetwork, probit_of
+from hotvae.baselines.multivariate_probit import ProbitHead
+from hotvae.baselines.neighbours import RememberingNetwork
 from hotvae.config import NetConfig, require_number, require_widths
-from hotvae.estimators.network import NetworkClassifier
+from hotvae.features import Rows
 from hotvae.net.base_logits import BaseScale
 from hotvae.net.encoders import MLPEncoder, code_labels
 from hotvae.net.latent import Gaussian, aligned_kl, sample
 from hotvae.net.losses import ranking_loss
-from hotvae.net.perceptron import perceptron
-from hotvae.net.probit import ProbitHead, set_bias
+from hotvae.net.perceptron import perceptron, set_bias
 from hotvae.types import Features, Labels, Logits, PerSample, Probs
-
-N_LIKELIHOOD_DRAWS = 100
-"""Draws that estimate the joint likelihood, shared by the rows of a batch."""
 
 # The logistic curve is nearly a normal distribution function whose scores are this much smaller.
 _LOGITS_PER_SCORE = 1.702
@@ -124,7 +124,7 @@ class MPVAENet(nn.Module):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MPVAE(NetworkClassifier):
+class MPVAE(ProbitNetwork, RememberingNetwork):
     """Features, and features with labels, meet in a latent space; labels follow a multivariate probit.
 
     Beside probabilities it draws whole communities (:meth:`sample`) and predicts labels given others
@@ -145,8 +145,10 @@ class MPVAE(NetworkClassifier):
     covariance_epochs : int
         Epochs in which, after training, the covariance learns on while the marginals stay as they are: the epoch that
         is kept is chosen by marginals, often before the covariance has settled. 0 leaves it as it is.
-    base, latent_neighbours, training, features, validation_fraction, random_state
+    base, training, features, validation_fraction, random_state
         As in :class:`~hotvae.HotVAENetwork`.
+    latent_neighbours : int
+        Training rows nearest in the latent space whose labels have a share in a prediction; 0 for none.
 
     Examples
     --------
@@ -163,8 +165,6 @@ class MPVAE(NetworkClassifier):
     """
 
     title = "MPVAE"
-    conditional = True
-    draws = (1024, N_LIKELIHOOD_DRAWS)
     citation: ClassVar[str] = (
         "Bai, Kong & Gomes (2020). Disentangled variational autoencoder based multi-label classification with "
         "covariance-aware multivariate probit model. IJCAI."
@@ -173,7 +173,6 @@ class MPVAE(NetworkClassifier):
     cost: ClassVar[str] = "minutes; grows with rows times labels times draws"
 
     dim: int = NetConfig.dim
-    rank: int | None = None
     encoder_widths: tuple[int, ...] = NetConfig.encoder_widths
     label_encoder_widths: tuple[int, ...] = (256,)
     decoder_widths: tuple[int, ...] = (256,)
@@ -181,9 +180,7 @@ class MPVAE(NetworkClassifier):
     nll_weight: float = 1.0
     ranking_weight: float = 1.0
     kl_weight: float = 1.0
-    covariance_epochs: int = 30
     base: Literal["ridge"] | None = None
-    latent_neighbours: int = 0
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
         config = self._config(NetConfig)
@@ -199,6 +196,9 @@ class MPVAE(NetworkClassifier):
             initial_logits,
             self._has_base(),
         )
+
+    def _scores(self, rows: Rows) -> NDArray[Any]:
+        return super()._scores(rows) if self.neighbours_ is None else probit_of(self._probs(rows))
 
     def _weights(self) -> Mapping[str, float]:
         names = ("nll", "ranking", "kl")

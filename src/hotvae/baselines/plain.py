@@ -5,13 +5,13 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from hotvae.baselines.neighbours import RememberingNetwork
 from hotvae.config import NetConfig
-from hotvae.estimators.network import NetworkClassifier
 from hotvae.net.model import PlainNet
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PlainNetClassifier(NetworkClassifier):
+class PlainNetClassifier(RememberingNetwork):
     """The same feature encoder with a plain read-out: no label branch, no messages between labels.
 
     Stands beside :class:`HotVAENetwork` in every comparison, so that the decoder has to earn its cost.
@@ -22,8 +22,10 @@ class PlainNetClassifier(NetworkClassifier):
         As in :class:`~hotvae.HotVAENetwork`.
     dim, latent_dim : int
         Width between encoder and read-out: ``latent_dim``, or ``dim`` where that is 0.
-    base, latent_neighbours, training, features, validation_fraction, random_state
+    base, training, features, validation_fraction, random_state
         As in :class:`~hotvae.HotVAENetwork`.
+    latent_neighbours : int
+        Training rows nearest in the latent space whose labels have a share in a prediction; 0 for none.
 
     Examples
     --------
@@ -48,7 +50,6 @@ class PlainNetClassifier(NetworkClassifier):
     dim: int = NetConfig.dim
     latent_dim: int = NetConfig.latent_dim
     base: Literal["ridge"] | None = None
-    latent_neighbours: int = 0
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
         encoder = self._feature_encoder(n_features)

@@ -11,14 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.special import ndtri
 
+from hotvae.baselines.communities import N_LIKELIHOOD_DRAWS, ProbitNetwork
+from hotvae.baselines.multivariate_probit import ProbitHead
 from hotvae.config import NetConfig, require_choice
-from hotvae.estimators.network import NetworkClassifier
-from hotvae.net.perceptron import perceptron
-from hotvae.net.probit import ProbitHead, set_bias
+from hotvae.net.perceptron import perceptron, set_bias
 from hotvae.types import Features, Labels, Logits, PerSample, Probs
-
-N_LIKELIHOOD_DRAWS = 100
-"""Draws that estimate the joint likelihood, shared by the rows of a batch."""
 
 
 class ProbitNet(nn.Module):
@@ -59,7 +56,7 @@ class ProbitNet(nn.Module):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ProbitJSDM(NetworkClassifier):
+class ProbitJSDM(ProbitNetwork):
     """Joint species distribution model: a mean for each species from the features, a covariance between species.
 
     The model of sjSDM: a multivariate probit fitted by Monte Carlo. It predicts species alone, species given others
@@ -94,8 +91,6 @@ class ProbitJSDM(NetworkClassifier):
     """
 
     title = "probit JSDM"
-    conditional = True
-    draws = (1024, N_LIKELIHOOD_DRAWS)
     training_defaults: ClassVar[Mapping[str, Any]] = {"learning_rate": 0.01}
     citation: ClassVar[str] = (
         "Pichler & Hartig (2021). A new joint species distribution model for faster and more accurate inference of "
@@ -105,10 +100,8 @@ class ProbitJSDM(NetworkClassifier):
     cost: ClassVar[str] = "seconds to minutes; grows with rows times labels times draws"
 
     mean: Literal["linear", "mlp"] = "linear"
-    rank: int | None = None
     encoder_widths: tuple[int, ...] = (128, 128)
     encoder_dropout: float = 0.2
-    covariance_epochs: int = 30
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
         config = self._config(NetConfig)

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from hotvae.baselines.neighbours import RememberingNetwork
 from hotvae.config import NetConfig, require_count
-from hotvae.estimators.network import NetworkClassifier
 from hotvae.net.attention import attend
 from hotvae.net.base_logits import BaseScale
 from hotvae.net.encoders import encode
@@ -192,7 +192,7 @@ class Seq2SeqNet(nn.Module):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Seq2Seq(NetworkClassifier):
+class Seq2Seq(RememberingNetwork):
     """A recurrent decoder writes the labels of a row one after the other, frequent ones first.
 
     It is trained on the true beginnings of the sequences (teacher forcing). For a prediction, beam search finds the
@@ -211,8 +211,10 @@ class Seq2Seq(NetworkClassifier):
         As in :class:`~hotvae.HotVAENetwork`.
     decoder_dropout : float
         Share of units dropped before the read-out while training.
-    base, latent_neighbours, training, features, validation_fraction, random_state
+    base, training, features, validation_fraction, random_state
         As in :class:`~hotvae.HotVAENetwork`.
+    latent_neighbours : int
+        Training rows nearest in the latent space whose labels have a share in a prediction; 0 for none.
 
     Examples
     --------
@@ -244,7 +246,6 @@ class Seq2Seq(NetworkClassifier):
     encoder_layers: int = NetConfig.encoder_layers
     decoder_dropout: float = 0.3
     base: Literal["ridge"] | None = None
-    latent_neighbours: int = 0
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
         config = self._config(NetConfig)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hotvae.cli.options import Decimal, Encoding, Force, Json, TableFile
+from hotvae.cli.options import Decimal, Encoding, Force, Json, SafeCsv, TableFile
 from hotvae.cli.printing import print_json
 
 Rasters = Annotated[
@@ -33,6 +33,7 @@ def annotate(
     ] = None,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
+    safe_csv: SafeCsv = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -48,6 +49,7 @@ def annotate(
         crs=crs,
         encoding=encoding,
         decimal=decimal,
+        safe_csv=safe_csv,
         force=force,
     )
     if as_json:

@@ -17,7 +17,7 @@ def benchmark(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="tables (table-f1, table-ha), figure-layers, figure-depth, table-prior, ablation, communities; all.",
+            help="tables (table-f1, table-ha), communities; all.",
         ),
     ] = None,
     jobs: Annotated[int, typer.Option(metavar="N", help="Cells at a time, each with one thread.")] = 1,

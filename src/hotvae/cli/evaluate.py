@@ -20,6 +20,7 @@ from hotvae.cli.options import (
     Long,
     ModelTable,
     Presence,
+    SafeCsv,
     Sheet,
     Sites,
 )
@@ -67,6 +68,7 @@ def evaluate(
     ignore_unknown: IgnoreUnknown = False,
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
+    safe_csv: SafeCsv = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -91,6 +93,7 @@ def evaluate(
         ignore_unknown=ignore_unknown,
         encoding=encoding,
         decimal=decimal,
+        safe_csv=safe_csv,
         force=force,
     )
     metrics = found.metrics

@@ -26,7 +26,7 @@ def info(model_folder: ModelFolder, as_json: Json = False) -> None:
         "rows": rows,
         "labels": f"{len(found['labels'])}: {listed(found['labels'], 8)}",
         "features": f"{len(found['features'])}: {listed(found['features'], 8)}",
-        "best epoch": "no epochs" if is_without_epochs else best_epoch(found, settings.get("direct_epochs", 0)),
+        "best epoch": "no epochs" if is_without_epochs else best_epoch(found),
         "thresholds": ", ".join(f"{name} {value:g}" for name, value in found["thresholds"].items()) or "none tuned",
         "settings": ", ".join(f"{name}={value}" for name, value in settings.items()),
     }

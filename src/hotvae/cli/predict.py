@@ -20,6 +20,8 @@ from hotvae.cli.options import (
     Long,
     ModelFolder,
     ModelTable,
+    Ray,
+    SafeCsv,
     Sheet,
 )
 from hotvae.cli.printing import print_json
@@ -80,13 +82,16 @@ def predict(
             help="Also write how far each row is from training, and beside FILE which labels can be called.",
         ),
     ] = False,
+    safe_csv: SafeCsv = False,
+    ray: Ray = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write the probability of every label for every row, alone or given that some labels are known."""
     from hotvae.jobs.predict import BestLists, predict_table
+    from hotvae.scale.items import items_on
 
-    with _row_progress() as progress:
+    with items_on(ray) as each, _row_progress() as progress:
         found = predict_table(
             model_folder,
             table,
@@ -103,8 +108,10 @@ def predict(
             decimal=decimal,
             threads=threads,
             trust=trust,
+            safe_csv=safe_csv,
             force=force,
             progress=progress,
+            each=each,
         )
     counts = {"n_labels_given": found.n_given, "n_rows_given": found.n_rows_given}
     if as_json:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
 from hotvae.data.dataset import close_names, text_levels
@@ -27,6 +28,7 @@ from hotvae.errors import ConfigError, DataError, listed, option
 from hotvae.files import whole_file
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Names of columns are stored and compared one by one: beyond this, a file that says it is wide takes minutes.
 _MOST_COLUMNS = 2_000_000
 _FORMATS = (*_DELIMITED, ".parquet", ".pq", ".xlsx", *vectors.SUFFIXES, ".arff", ".npz", ".zip")
@@ -137,7 +139,7 @@ def _with_text(frame: pd.DataFrame, text_columns: Iterable[str]) -> pd.DataFrame
     return frame
 
 
-def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+def write_table(frame: pd.DataFrame, path: str | os.PathLike[str], *, safe: bool = False) -> None:
     r"""Write a frame, whole or not at all.
 
     Parameters
@@ -147,6 +149,8 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     path : path-like
         ``.csv``, ``.tsv`` (each also with ``.gz``), ``.parquet`` or ``.pq``. An existing file is replaced at
         once, after everything has been written beside it.
+    safe : bool
+        Of a text file: put an apostrophe in front of names and texts that a spreadsheet would take for a formula.
 
     Raises
     ------
@@ -165,9 +169,20 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
         if kind in (".parquet", ".pq"):
             frame.to_parquet(partial, index=False)
         else:
+            frame = _without_formulas(frame) if safe else frame
             # No time stamp inside: equal tables give equal files.
             packed: Any = {"method": "gzip", "mtime": 0} if target.suffix == ".gz" else None
             frame.to_csv(partial, index=False, sep="\t" if kind == ".tsv" else ",", compression=packed)
+
+
+def _without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Put an apostrophe in front of texts that begin like a formula; numbers stay as they are."""
+
+    def plain(cell: Any) -> Any:
+        return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+    texts = {str(name): frame[name].map(plain) for name in frame if not is_numeric_dtype(frame[name])}
+    return frame.assign(**texts).rename(columns=plain)
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ from hotvae.checkpoint import load_folder, save_folder
 from hotvae.config import require_choice, require_count, require_seed, require_share
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import MultilabelStratifiedShuffleSplit
-from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, by_face, listed, option
 from hotvae.estimators import decisions
 from hotvae.estimators.given import whole_given
 from hotvae.estimators.law_rows import LawRows
@@ -41,7 +41,7 @@ from hotvae.estimators.thresholds import apply_thresholds, tune_thresholds
 from hotvae.features import TRANSFORMERS, FeatureScaler, Rows, RowTransformer
 from hotvae.features.columns import ColumnPlan
 from hotvae.features.rows import take
-from hotvae.metrics import find_metric, macro_f1
+from hotvae.metrics import METRICS, find_metric, macro_f1
 
 STORABLE: dict[str, Any] = {kind.__name__: kind for kind in (*TRANSFORMERS.values(), ColumnPlan)}
 """Transformers that a model file can hold, by the names of their classes."""
@@ -337,10 +337,13 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
         rows = self._law_rows(features)
         if rows is not None:
             return rows.probs_given(given)
-        able = "HotVAEClassifier, JointClassifier, HotVAENetwork, ProbitJSDM, MPVAE or a chain"
+        name = type(self).__name__
+        other = by_face(
+            f", use HotVAEClassifier, or wrap it: JointClassifier(base={name}(...))",
+            ", or train a model without --recipe and --model",
+        )
         raise ConfigError(
-            f"given must go with a model that learns labels from labels; got {type(self).__name__}. Leave it out, or "
-            f"train another: {able}."
+            f"{option('given')} must go with a model that learns labels from labels; got {name}. Leave it out{other}."
         )
 
     def _given_some(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
@@ -757,15 +760,33 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             model.features_ = STORABLE[config["features"]["kind"]].from_state(config["features"])
             model.thresholds_ = config["thresholds"]
             model.extra_ = config["extra"]
+            model._check_description()
             model._restore(config, tensors)
         except ModelError:
             raise
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except Exception as error:  # of a description that someone else wrote it may be anything
             raise ModelError(
                 f"model folder must describe a {cls.__name__}; got {type(error).__name__}: {error} ({Path(path)}). "
                 "Its files do not fit together: restore them from a copy, or train again."
             ) from error
         return model
+
+    def _check_description(self) -> None:
+        """Refuse what a folder says of a model if its parts contradict each other; ValueError or TypeError says why."""
+        n_features, names = self.n_features_in_, getattr(self, "feature_names_in_", None)
+        if not isinstance(n_features, int) or (names is not None and names.shape != (n_features,)):
+            raise ValueError(f"n_features_in must be the number of columns, not {n_features!r}")
+        if not self.features_.is_column and len(self.features_.feature_names_in) != n_features:
+            raise ValueError(f"n_features_in must be that of the transformer, not {n_features!r}")
+        if not all(isinstance(name, str) for name in (*self.label_names_, *(() if names is None else names))):
+            raise TypeError("names must be texts")
+        if self.target_ not in ("labels", "classes"):
+            raise ValueError(f"target must be labels or classes, not {self.target_!r}")
+        for metric, cut in self.thresholds_.items():
+            if metric not in METRICS or not 0 <= float(cut) <= 1:
+                raise ValueError(f"thresholds must be shares by measure, not {metric!r}: {cut!r}")
+        if not isinstance(self.extra_, dict):
+            raise TypeError("extra must hold names and values")
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""

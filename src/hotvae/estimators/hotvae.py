@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,6 @@ from hotvae.errors import ConfigError, ModelError, listed
 from hotvae.estimators.base import restored_parameter
 from hotvae.estimators.folds import Held
 from hotvae.estimators.hotvae_network import HotVAENetwork
-from hotvae.estimators.law_rows import LawRows
 from hotvae.estimators.members import Candidate
 from hotvae.estimators.recipe import Effort, Facts, Outcome, Plan, Workshop, candidates_for, follow_recipe, plan_for
 from hotvae.estimators.stack import fit_stack, logit_loss
@@ -171,7 +170,7 @@ class HotVAEClassifier(StackedClassifier):
         return None if self.state_file is None else Path(self.state_file)
 
     def _wants_law(self) -> bool:
-        return self.joint
+        return self.joint and self.recipe == "auto"
 
     # Parts ------------------------------------------------------------------------------------------------
 
@@ -254,19 +253,8 @@ class HotVAEClassifier(StackedClassifier):
         for name in _SHARED:
             if hasattr(single, name):
                 setattr(self, name, getattr(single, name))
-        self.single_, self.left_out_, self.member_logits_, self.trust_ = single, None, None, None
+        self.single_, self.law_, self.left_out_, self.member_logits_, self.trust_ = single, None, None, None, None
         return self
-
-    @property
-    def conditional(self) -> bool:  # type: ignore[override]  # others know it before they are fitted
-        """Whether known labels can be given for a prediction of the others."""
-        single = getattr(self, "single_", None)
-        return bool(super().conditional if single is None else single.conditional)
-
-    @property
-    def draws_jointly(self) -> bool:
-        """Whether labels depend on each other in the draws of the model."""
-        return super().draws_jointly if self.single_ is None else self.single_.draws_jointly
 
     def _read(self, X: Any) -> Any:
         return super()._read(X) if self.single_ is None else self.single_._read(X)
@@ -274,26 +262,15 @@ class HotVAEClassifier(StackedClassifier):
     def _probs(self, features: Any) -> NDArray[np.floating[Any]]:
         return super()._probs(features) if self.single_ is None else self.single_._probs(features)
 
-    def _law_rows(self, features: Any) -> LawRows | None:
-        return super()._law_rows(features) if self.single_ is None else None
-
-    def _probs_given(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
-        if self.single_ is None:
-            return super()._probs_given(features, given)
-        return self.single_._probs_given(features, given)
-
     def _log_likelihood(self, features: Any, labels: NDArray[np.float32], n_orders: int) -> NDArray[np.float64]:
         if self.single_ is None:
             return super()._log_likelihood(features, labels, n_orders)
         return self.single_._log_likelihood(features, labels, n_orders)
 
-    def _draw_blocks(
-        self, features: Any, given: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
-    ) -> Iterator[NDArray[np.int8]]:
+    def _probs_given(self, features: Any, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         if self.single_ is None:
-            return super()._draw_blocks(features, given, sizes, random)
-        blocks: Iterator[NDArray[np.int8]] = self.single_._draw_blocks(features, given, sizes, random)
-        return blocks
+            return super()._probs_given(features, given)
+        return self.single_._probs_given(features, given)
 
     # Saving -----------------------------------------------------------------------------------------------
 
@@ -310,7 +287,13 @@ class HotVAEClassifier(StackedClassifier):
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.single_ = None
         if "single" in config:
-            self.rows_, self.left_out_, self.member_logits_, self.trust_ = config["rows"], None, None, None
+            self.rows_, self.law_, self.left_out_, self.member_logits_, self.trust_ = (
+                config["rows"],
+                None,
+                None,
+                None,
+                None,
+            )
             self.single_ = HotVAENetwork._from_plain(restored_parameter(config["single"]))
             for name in _SHARED:
                 if hasattr(self, name):

@@ -1,39 +1,30 @@
-"""HOT-VAE's scikit-learn face: its parameters, its network and the steps after it."""
+"""HOT-VAE's network alone, as a scikit-learn classifier: encoders, attention decoder, the paper's losses."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.special import expit, logit
 from torch import Tensor, nn
 
 from hotvae.config import LabelEncoderKind, LossWeights, NetConfig, find_recipe
 from hotvae.errors import ConfigError
-from hotvae.estimators.communities import probit_of
 from hotvae.estimators.network import NetworkClassifier
-from hotvae.features import Rows
-from hotvae.graph import check_graph, cooccurrence_graph, neighbour_lists
-from hotvae.net.model import HotVAE, LabelBranch
-from hotvae.training.loop import fit_network
-from hotvae.training.prediction import predict_network, torch_threads
-
-# How much worse than its best epoch the label branch may be at the epoch that is kept.
-_GIVEN_TOLERANCE = 0.002
-_GIVEN_PATIENCE = 4
+from hotvae.graph import check_graph, cooccurrence_graph
+from hotvae.net.model import HotVAE
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HotVAENetwork(NetworkClassifier):
-    """Multi-label classifier that learns which labels go together, and where.
+    """HOT-VAE's network alone: for the paper's recipe, and for those who search settings themselves.
 
     A feature branch and a label branch share one decoder, in which labels are nodes of a graph and pass messages;
-    ``n_layers`` rounds learn correlations of order ``n_layers + 1`` that depend on the features.
+    ``n_layers`` rounds learn correlations of order ``n_layers + 1`` that depend on the features. It gives the
+    probability of each label by itself; known labels and whole label sets are for :class:`~hotvae.HotVAEClassifier`, or
+    ``JointClassifier(base=HotVAENetwork(...))``.
 
     Parameters
     ----------
@@ -64,13 +55,8 @@ class HotVAENetwork(NetworkClassifier):
         Rounds of messages between labels.
     dim : int
         Width of the labels' states in the decoder.
-    latent_neighbours : int
-        Training rows nearest in the latent space whose labels are mixed into a prediction, by a share that validation
-        rows choose, none where they are of no use. The model then holds latent places and labels of training rows; 0
-        for none.
-    graph : "complete", "cooccurrence", array or sparse matrix of bool of shape (n_labels, n_labels)
-        Which labels may talk to each other; ``"cooccurrence"`` keeps edges between labels seen together. With very many
-        labels a sparse matrix spares the memory of all pairs.
+    graph : "complete", "cooccurrence" or array of bool of shape (n_labels, n_labels)
+        Which labels may talk to each other; ``"cooccurrence"`` keeps edges between labels seen together.
     latent_dim : int
         Width of the latent space; 0 is ``dim``, as in the paper.
     encoder_layers : int
@@ -79,28 +65,14 @@ class HotVAENetwork(NetworkClassifier):
         Share of units dropped in the decoder while training.
     direct_path : bool
         A linear read-out of the latent beside the messages.
-    direct_epochs : int
-        Epochs at the start in which the direct path learns alone, many times as fast; then labels pass messages.
-    conditional : bool
-        Train the label branch with random parts of the labels, so that ``predict_proba(X, given=...)`` answers;
-        False gives the paper's label branch, which is given all of them.
-    given_epochs : int
-        Most epochs in which, after training, the label branch learns on alone, where the kept epoch came before it
-        had learned what it could; 0 is never.
     label_encoder : {"mlp", "tokens"}
-        How the label branch reads labels: all at once, or each positive label as a token (the paper's branch only).
+        How the label branch reads labels: all at once, or each positive label as a token.
     label_encoder_widths : tuple of int
         Hidden widths of the perceptron of the label branch.
     intermediate_weight, ranking_weight, kl_weight : float
         Weights of three loss terms beside the cross entropy, whose weight is 1.
     initial_log_variance : float
         Where the latent log-variances start.
-    rank : int or None
-        Common causes that tie the labels of a draw of :meth:`sample`; None takes as many as labels, at most 32.
-    covariance_epochs : int
-        Most epochs in which, after training, these causes are learned while all probabilities stay as they are.
-    checkpointing : bool
-        Less memory for a third more time.
     validation_fraction : float
         Share of the rows held out to choose epoch and thresholds, unless ``fit`` is given some. Tables too
         small to spare 10 rows train on all of them and keep the last epoch.
@@ -117,10 +89,6 @@ class HotVAENetwork(NetworkClassifier):
         What makes rows ready for the network, learned from training rows.
     base_ : pair of Tensor or None
         Weights and intercepts of the ridge whose logits the network adds to.
-    communities_ : Communities or None
-        Common causes that tie the labels of a draw.
-    neighbours_ : LatentNeighbours or None
-        Places and labels of training rows, where they have a share in predictions.
     thresholds_ : dict
         Cut-off of each metric, chosen on validation rows.
     label_names_ : ndarray of str
@@ -128,8 +96,7 @@ class HotVAENetwork(NetworkClassifier):
     classes_ : ndarray
         Label indices, or the classes of a 1-D y.
     graph_ : ndarray or None
-        The label graph; None is the complete one. Of a sparse one the neighbours of each label
-        (:func:`~hotvae.graph.neighbour_lists`).
+        The label graph; None is the complete one.
 
     Examples
     --------
@@ -156,24 +123,17 @@ class HotVAENetwork(NetworkClassifier):
     base: Literal["ridge"] | None = None
     n_layers: int = NetConfig.n_layers
     dim: int = NetConfig.dim
-    latent_neighbours: int = 0
-    graph: Literal["complete", "cooccurrence"] | NDArray[np.bool_] | sparse.sparray | sparse.spmatrix = "complete"
+    graph: Literal["complete", "cooccurrence"] | NDArray[np.bool_] = "complete"
     latent_dim: int = NetConfig.latent_dim
     encoder_layers: int = NetConfig.encoder_layers
     decoder_dropout: float = NetConfig.decoder_dropout
     direct_path: bool = NetConfig.direct_path
-    direct_epochs: int = 0
-    conditional: bool = NetConfig.conditional
-    given_epochs: int = 20
     label_encoder: LabelEncoderKind = NetConfig.label_encoder
     label_encoder_widths: tuple[int, ...] = NetConfig.label_encoder_widths
     intermediate_weight: float = LossWeights.intermediate_weight
     ranking_weight: float = LossWeights.ranking_weight
     kl_weight: float = LossWeights.kl_weight
     initial_log_variance: float = NetConfig.initial_log_variance
-    rank: int | None = None
-    covariance_epochs: int = 20
-    checkpointing: bool = NetConfig.checkpointing
 
     @classmethod
     def from_recipe(cls, recipe: Literal["network", "paper"], **settings: Any) -> HotVAENetwork:
@@ -200,7 +160,7 @@ class HotVAENetwork(NetworkClassifier):
         """
         return cls.from_settings(**find_recipe(recipe) | settings)
 
-    def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | NDArray[np.int64] | None:
+    def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | None:
         if isinstance(self.graph, str):
             if self.graph == "complete":
                 return None
@@ -209,8 +169,6 @@ class HotVAENetwork(NetworkClassifier):
             raise ConfigError(
                 f"graph must be 'complete', 'cooccurrence' or an array; got {self.graph!r}. See hotvae.graph."
             )
-        if sparse.issparse(self.graph):
-            return neighbour_lists(self.graph, self.n_labels_)
         return check_graph(np.asarray(self.graph), self.n_labels_)
 
     def _weights(self) -> Mapping[str, float]:
@@ -225,49 +183,5 @@ class HotVAENetwork(NetworkClassifier):
             self._feature_encoder(n_features),
             initial_logits,
             self._weights().keys(),
-            self.direct_epochs,
             self._has_base(),
         )
-
-    def _steps(self) -> list[Callable[[Rows, Rows, int], None]]:
-        return [self._learn_communities, self._learn_label_branch, self._learn_neighbours]
-
-    def _learn_label_branch(self, train: Rows, validation: Rows, seed: int) -> None:
-        """Train the label branch on, alone, where the kept epoch came before it had learned what it could."""
-        n_epochs = self.given_epochs
-        # One label tells of no other, and classes (1-D y) cannot be given.
-        if not (self.conditional and n_epochs and self.n_labels_ > 1 and self.target_ == "labels"):
-            return
-        # Too few observed validation labels leave no target: then there is no such loss in any epoch.
-        losses = [record.get("validation_given_log_loss", math.nan) for record in self.history_.records]
-        if losses[self.history_.best_epoch - 1] > (1 + _GIVEN_TOLERANCE) * min(losses):
-            training = self._training().but(max_epochs=n_epochs, patience=_GIVEN_PATIENCE, selection_metric="log_loss")
-            network = cast(HotVAE, self.network_)
-            title = f"{self.title}, given labels"
-            fit_network(LabelBranch(network), {"bce": 1.0}, train, validation, training, seed=seed, title=title)
-            network.requires_grad_(True)
-
-    def _probs_given(self, rows: Rows, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
-        if not self.conditional:
-            raise ConfigError(
-                "given must go with a model trained for it; got conditional=False. Train it anew with it set to true."
-            )
-        network = cast(HotVAE, self.network_)
-        with torch_threads(self._training().n_threads):
-            probs = predict_network(network.predict_given, rows.features, given.astype(self._dtype()), rows.base_logits)
-            if self.neighbours_ is None:
-                return probs
-            # What given labels change about the odds, they change about those that neighbours have a share in.
-            alone = predict_network(network.predict, rows.features, rows.base_logits)
-        with_neighbours, moved, unmoved = (_logit(table) for table in (self._probs(rows), probs, alone))
-        shifted: NDArray[np.floating[Any]] = expit(with_neighbours + moved - unmoved).astype(probs.dtype)
-        return shifted
-
-    def _given_scores(self, rows: Rows, given: NDArray[np.float32] | None) -> NDArray[Any] | None:
-        return None if given is None else probit_of(self._given_some(rows, given))
-
-
-def _logit(probs: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Log odds; certain probabilities are a millionth short of it."""
-    odds: NDArray[np.float64] = logit(np.clip(probs.astype(np.float64), 1e-6, 1 - 1e-6))
-    return odds

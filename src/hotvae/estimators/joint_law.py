@@ -57,7 +57,7 @@ _MOST_PAIRS = 2000
 
 
 @dataclass(frozen=True)
-class Candidate:
+class LawCandidate:
     """One way in which labels may speak, and how it is trained.
 
     Attributes
@@ -125,7 +125,7 @@ class JointLaw:
         *,
         held: ArrayLike,
         graph: ArrayLike | None = None,
-        candidates: Sequence[Candidate] | None = None,
+        candidates: Sequence[LawCandidate] | None = None,
         training: Training | None = None,
         seed: int = 0,
         effort: float = 1.0,
@@ -145,7 +145,7 @@ class JointLaw:
             Folds of neighbouring places keep the choice honest.
         graph : array of bool, shape (n_labels, n_labels), optional
             Label graph with self-edges; where it lacks edges, labels speak along its edges alone.
-        candidates : sequence of Candidate, optional
+        candidates : sequence of LawCandidate, optional
             What to try; by default :func:`default_candidates`.
         training : Training, optional
             Device and threads; epochs, steps and patience are this step's own.
@@ -309,7 +309,7 @@ class JointLaw:
         if self.messages is None:
             return self
         chosen = next(score for score in reversed(self.scores) if score.get("chosen"))
-        candidate = Candidate(self.messages.config, chosen["learning_rate"], chosen["weight_decay"])
+        candidate = LawCandidate(self.messages.config, chosen["learning_rate"], chosen["weight_decay"])
         rows = _rows(base_logits, features, labels)
         edges = None if graph is None else check_graph(graph, self.n_labels)
         search = _Search(rows, None if edges is None or edges.all() else edges, training, seed, effort)
@@ -401,7 +401,7 @@ class JointLaw:
 # --- choosing ------------------------------------------------------------------------------------------------
 
 
-def default_candidates(n_rows: int, n_labels: int, graph: NDArray[np.bool_] | None = None) -> tuple[Candidate, ...]:
+def default_candidates(n_rows: int, n_labels: int, graph: NDArray[np.bool_] | None = None) -> tuple[LawCandidate, ...]:
     """Ways to speak that are worth a try, the likeliest first.
 
     Parameters
@@ -413,27 +413,27 @@ def default_candidates(n_rows: int, n_labels: int, graph: NDArray[np.bool_] | No
 
     Returns
     -------
-    tuple of Candidate
+    tuple of LawCandidate
     """
     if graph is not None:
         along = MessagesConfig(edges="shared", n_causes=0)
         both = [replace(along, edges=kind, n_rounds=n) for n in (2, 1, 3) for kind in ("shared", "signed")]
-        return tuple(Candidate(config, weight_decay=0.1) for config in both)
+        return tuple(LawCandidate(config, weight_decay=0.1) for config in both)
     pairs = MessagesConfig(edges="shared")
     causes = replace(pairs, edges="none")
-    tried = [Candidate(pairs), Candidate(replace(pairs, n_rounds=1)), Candidate(causes)]
+    tried = [LawCandidate(pairs), LawCandidate(replace(pairs, n_rounds=1)), LawCandidate(causes)]
     if n_rows < _MANY_ROWS:
         few = replace(causes, n_causes=16, gated=False)
         tried += [
-            Candidate(pairs, weight_decay=1.0),
-            Candidate(causes, weight_decay=1.0),
-            Candidate(few, weight_decay=3.0),
+            LawCandidate(pairs, weight_decay=1.0),
+            LawCandidate(causes, weight_decay=1.0),
+            LawCandidate(few, weight_decay=3.0),
         ]
     else:
-        tried += [Candidate(replace(pairs, hub_width=64)), Candidate(replace(pairs, n_rounds=3))]
+        tried += [LawCandidate(replace(pairs, hub_width=64)), LawCandidate(replace(pairs, n_rounds=3))]
     if n_labels > _MOST_PAIRS:
         wide = replace(causes, n_causes=64)
-        tried = [Candidate(wide), Candidate(replace(wide, n_rounds=1)), Candidate(replace(wide, hub_width=64))]
+        tried = [LawCandidate(wide), LawCandidate(replace(wide, n_rounds=1)), LawCandidate(replace(wide, hub_width=64))]
     return tuple(tried)
 
 
@@ -448,7 +448,7 @@ class _Search:
     effort: float
     scores: list[dict[str, Any]] = field(default_factory=list)
 
-    def fit(self, candidate: Candidate, train: Rows, share: float = 1.0, start: int = 0) -> Messages:
+    def fit(self, candidate: LawCandidate, train: Rows, share: float = 1.0, start: int = 0) -> Messages:
         """Train one candidate for a share of its epochs, from a start that is the same whatever was tried before.
 
         No epoch is chosen: messages that go the whole way of their schedule under decay do better on new rows than
@@ -470,7 +470,7 @@ class _Search:
         fit_network(messages, _WEIGHTS, train, None, training, seed=seed, title="joint law")
         return messages
 
-    def choose(self, candidates: Sequence[Candidate], folds: list[NDArray[np.intp]]) -> Candidate | None:
+    def choose(self, candidates: Sequence[LawCandidate], folds: list[NDArray[np.intp]]) -> LawCandidate | None:
         """Return the best candidate; None where labels are best left independent.
 
         A small table costs so little that all run the whole way on two folds. Of a large one all run a short race on
@@ -490,7 +490,7 @@ class _Search:
         self.scores[best - len(full)]["chosen"] = True
         return candidates[best]
 
-    def _score(self, candidate: Candidate, folds: list[NDArray[np.intp]], share: float) -> NDArray[np.float64]:
+    def _score(self, candidate: LawCandidate, folds: list[NDArray[np.intp]], share: float) -> NDArray[np.float64]:
         """Train on all but each fold; return the joint NLL of every held-out row."""
         parts, n_observed, independent = [], 0, 0.0
         for fold in folds:

@@ -15,33 +15,23 @@ from sklearn.base import TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from hotvae.config import LossWeights, NetConfig, picked, require_choice, require_count
+from hotvae.config import LossWeights, NetConfig, picked, require_choice
 from hotvae.errors import ConfigError
 from hotvae.estimators.base import STORABLE, LabelClassifier, plain_parameter
-from hotvae.estimators.communities import Communities, probit_of
-from hotvae.estimators.latent_neighbours import LatentNeighbours
 from hotvae.estimators.per_label import limited_threads, unit_rows
 from hotvae.estimators.ridge_base import ridge_logits
 from hotvae.features import TRANSFORMERS, Rows, RowTransformer
 from hotvae.features.transformer import OtherTransformer
 from hotvae.net.encoders import encode, make_encoder
 from hotvae.net.latent import token_mean
-from hotvae.net.probit import ProbitHead
 from hotvae.training.loop import History, fit_network
 from hotvae.training.prediction import owned_randomness, predict_network, torch_threads
 from hotvae.training.settings import WHERE, Training
 
 ConfigClass = TypeVar("ConfigClass", NetConfig, LossWeights)
 
-# Draws behind conditional probabilities, and behind the joint likelihood of a batch.
-_CONDITIONAL_DRAWS = 512
-_LIKELIHOOD_DRAWS = 32
-# Common causes of labels, unless a number is given: as many as labels, at most so many.
-_MOST_CAUSES = 32
 # How names of tensors in a file begin that are not weights of the network.
-_BASE, _COMMUNITIES = "ridge.", "communities."
-NEIGHBOURS = "neighbours."
-"""How names of tensors in a file begin that are remembered training rows."""
+_BASE = "ridge."
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -49,8 +39,7 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
     """A classifier whose network is trained by :func:`~hotvae.training.loop.fit_network`.
 
     A subclass is a dataclass, whose fields are the parameters that scikit-learn sees, and has ``_build`` for its
-    network. What it may have besides: ``base``, ``latent_neighbours``, and ``rank`` with ``covariance_epochs`` for
-    communities.
+    network; it may have a ``base`` besides.
 
     Parameters
     ----------
@@ -72,8 +61,6 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
     training_defaults: ClassVar[Mapping[str, Any]] = {}
     """What differs from :class:`~hotvae.training.settings.Training`'s own defaults while ``training`` is None."""
 
-    draws: ClassVar[tuple[int, int]] = (_CONDITIONAL_DRAWS, _LIKELIHOOD_DRAWS)
-
     # What a subclass says ---------------------------------------------------------------------------------
 
     @abstractmethod
@@ -84,13 +71,13 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         """Return the weights of the loss terms of the network."""
         return {"bce": 1.0}
 
-    def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | NDArray[np.int64] | None:
-        """Return the label graph from training rows, or lists of neighbours; None is the complete one."""
+    def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | None:
+        """Return the label graph from training rows; None is the complete one."""
         return None
 
     def _steps(self) -> list[Callable[[Rows, Rows, int], None]]:
         """List what is learned after the network, in this order, where there are validation rows."""
-        return [self._learn_communities, self._learn_neighbours]
+        return []
 
     # Parameters -------------------------------------------------------------------------------------------
 
@@ -207,10 +194,6 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         self._config(NetConfig)
         self._weights()
         self.new_features().check_parameters()
-        for name in ("latent_neighbours", "covariance_epochs", "direct_epochs", "given_epochs"):
-            require_count(name, getattr(self, name, 0), least=0)
-        if getattr(self, "rank", None) is not None:
-            require_count("rank", self.rank)
         if getattr(self, "base", None) is not None:
             require_choice("base", self.base, ("ridge",))
 
@@ -255,16 +238,12 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         """Learn the base, the network, and then the steps that wrap it."""
         self.check_parameters()
         training = self._training()
-        self.communities_: Communities | None = None
-        self.neighbours_: LatentNeighbours | None = None
         self.noise_seed_ = seed
         train, validation = self._learn_base(train, validation)
         graph = self._label_graph(train.observed())
-        is_complete = graph is None or (graph.dtype == np.bool_ and graph.all())
-        self.graph_ = None if is_complete else graph
+        self.graph_ = None if graph is None or graph.all() else graph
         with owned_randomness(seed, 0):
             self.network_ = self._make_network(_initial_logits(train.observed()))
-            self.communities_ = self._make_communities()
         self.history_: History = fit_network(
             self.network_,
             self._weights(),
@@ -275,11 +254,9 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
             title=self.title,
             identity=self._identity(),
         )
-        if validation is None:
-            self._forget_unlearned()
-            return
-        for learn in self._steps():
-            learn(train, validation, seed)
+        if validation is not None:
+            for learn in self._steps():
+                learn(train, validation, seed)
 
     def _learn_base(self, train: Rows, validation: Rows | None) -> tuple[Rows, Rows | None]:
         """Learn the base that the network adds to, and put its logits beside the rows; training rows were left out."""
@@ -298,7 +275,7 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
 
     def _identity(self) -> dict[str, str]:
         """Return every setting that shapes the network; where and how it is computed and shown does not count."""
-        aside = {"random_state", "encoder", "graph", "latent_neighbours", "training", "features"}
+        aside = {"random_state", "encoder", "graph", "training", "features"}
         aside |= {f"training__{name}" for name in WHERE}
         return {name: repr(value) for name, value in self.get_params().items() if name not in aside}
 
@@ -308,88 +285,13 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         network = self._build(self.features_.n_features_out, self.n_labels_, graph, logits)
         return network.to(getattr(torch, self._training().precision))
 
-    # Communities ------------------------------------------------------------------------------------------
-
-    def _rank(self, n_labels: int) -> int:
-        return min(n_labels, _MOST_CAUSES) if self.rank is None else int(self.rank)
-
-    def _make_communities(self) -> Communities | None:
-        """Make the common causes of labels: part of the network where it has a head, else beside it."""
-        if not hasattr(self, "rank"):
-            return None
-        head = getattr(self.network_, "head", None)
-        if head is None:
-            head = ProbitHead(self.n_labels_, self._rank(self.n_labels_)).to(getattr(torch, self._training().precision))
-        return Communities(head, self.noise_seed_, self.draws[0], self._training().n_threads)
-
-    def _learn_neighbours(self, train: Rows, validation: Rows, seed: int) -> None:
-        """Remember training rows, as far as validation rows are predicted better by it."""
-        n_neighbours = getattr(self, "latent_neighbours", 0)
-        if n_neighbours:
-            with torch_threads(self._training().n_threads):
-                probs = self._probs(validation)
-                self.neighbours_ = LatentNeighbours.learn(n_neighbours, train, validation, probs, self._placed, seed)
-
-    def _learn_communities(self, train: Rows, validation: Rows, seed: int) -> None:
-        """Learn the common causes, while all probabilities stay as they are."""
-        if self.communities_ is None:
-            return
-        n_epochs, learned = self.covariance_epochs, False
-        # One label goes with no other, and classes (1-D y) are never drawn as sets.
-        if n_epochs and self.n_labels_ > 1 and self.target_ == "labels":
-            own, held = (Rows(self._scores(part), part.labels) for part in (train, validation))
-            learned = self.communities_.learn(own, held, self._training(), n_epochs, self.draws[1], self.title)
-        if not learned:
-            self._forget_unlearned()
-
-    def _forget_unlearned(self) -> None:
-        """Forget causes that were never learned; those of a network that learns them itself stay."""
-        if not hasattr(self.network_, "head"):
-            self.communities_ = None
-
-    def _scores(self, rows: Rows) -> NDArray[Any]:
-        """Return the probit of every probability."""
-        if self.neighbours_ is not None or not hasattr(self.network_, "scores"):
-            return probit_of(self._probs(rows))
-        with torch_threads(self._training().n_threads):
-            return predict_network(cast(Any, self.network_).scores, rows.features, rows.base_logits)
-
     # Predicting -------------------------------------------------------------------------------------------
 
     def _probs(self, rows: Rows) -> NDArray[np.floating[Any]]:
         if len(rows) == 0:
             return np.zeros((0, self.n_labels_), dtype=self._dtype())
         with torch_threads(self._training().n_threads):
-            probs = predict_network(cast(Any, self.network_).predict, rows.features, rows.base_logits)
-            if self.neighbours_ is None:
-                return probs
-            return predict_network(self.neighbours_.mix, probs, self._placed(rows))
-
-    def _probs_given(self, rows: Rows, given: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
-        if self.communities_ is None:
-            return super()._probs_given(rows, given)
-        return self.communities_.conditional(self._scores(rows), given)
-
-    def _draw_blocks(
-        self, rows: Rows, given: NDArray[np.float32] | None, sizes: list[int], random: np.random.Generator
-    ) -> Any:
-        if self.communities_ is None:
-            return super()._draw_blocks(rows, given, sizes, random)
-        return self.communities_.draw(self._scores(rows), given, sizes, random, self._given_scores(rows, given))
-
-    @property
-    def draws_jointly(self) -> bool:
-        """Whether labels depend on each other in the draws of the model."""
-        return getattr(self, "communities_", None) is not None
-
-    def _log_likelihood(self, rows: Rows, labels: NDArray[np.float32], n_orders: int) -> NDArray[np.float64]:
-        if self.communities_ is None:
-            return super()._log_likelihood(rows, labels, n_orders)
-        return self.communities_.log_likelihood(self._scores(rows), labels)
-
-    def _given_scores(self, rows: Rows, given: NDArray[np.float32] | None) -> NDArray[Any] | None:
-        """Return the probit of probabilities given labels, where the network says so itself."""
-        return None
+            return predict_network(cast(Any, self.network_).predict, rows.features, rows.base_logits)
 
     def transform(self, X: Any) -> NDArray[np.floating[Any]]:
         """Place rows in the latent space: the mean of z given x, averaged over tokens.
@@ -434,15 +336,8 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         notes: dict[str, Any] = {
             "noise_seed": self.noise_seed_,
             "history": {"records": history.records, "best_epoch": history.best_epoch, "stopped": history.stopped},
-            "has_communities": self.communities_ is not None,
         }
         tensors = dict(self.network_.state_dict())
-        if self.communities_ is not None and not hasattr(self.network_, "head"):
-            tensors[f"{_COMMUNITIES}factors"] = self.communities_.head.factors.detach()
-        neighbours = self.neighbours_
-        if neighbours is not None:
-            notes["neighbours"] = {name: getattr(neighbours, name) for name in ("n_neighbours", "share", "temperature")}
-            tensors |= {NEIGHBOURS + name: tensor for name, tensor in neighbours.tensors().items()}
         if self.base_ is not None:
             tensors |= {_BASE + name: part for name, part in zip(("weights", "intercepts"), self.base_, strict=True)}
         return notes, tensors
@@ -452,26 +347,11 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
         self.history_ = History(**config["history"])
         graph = tensors.get("decoder.graph")
         self.graph_ = None if graph is None else graph.numpy()
-
-        def part(kind: str) -> dict[str, Tensor]:
-            return {name.removeprefix(kind): tensors[name] for name in tensors if name.startswith(kind)}
-
         with owned_randomness(0, 0):  # the random starting weights are overwritten below
             self.network_ = self._make_network(None)
-            self.communities_ = self._make_communities() if config["has_communities"] else None
-        wraps = (_BASE, NEIGHBOURS, _COMMUNITIES)
-        self.network_.load_state_dict({name: tensors[name] for name in tensors if not name.startswith(wraps)})
+        self.network_.load_state_dict({name: tensors[name] for name in tensors if not name.startswith(_BASE)})
         self.network_.eval()
-        causes = part(_COMMUNITIES)
-        if self.communities_ is not None and causes:
-            self.communities_.head.load_state_dict(causes)
-        base = part(_BASE)
-        self.base_ = (base["weights"], base["intercepts"]) if self._has_base() else None
-        settings = config.get("neighbours")
-        self.neighbours_ = None
-        if settings is not None:
-            stored = part(NEIGHBOURS)
-            self.neighbours_ = LatentNeighbours.from_tensors(stored["places"], stored["labels"], **settings)
+        self.base_ = (tensors[f"{_BASE}weights"], tensors[f"{_BASE}intercepts"]) if self._has_base() else None
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""

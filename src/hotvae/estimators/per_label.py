@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
-from hotvae.config import require_number
+from hotvae.config import MOST_THREADS, require_count, require_number
 from hotvae.errors import ConfigError
 from hotvae.training.progress import Lines, Style, make_progress
 
@@ -185,7 +185,11 @@ def middle(candidates: Sequence[Step]) -> Step:
 
 def limited_threads(n_threads: int | None) -> AbstractContextManager[Any]:
     """Let numpy, scipy and scikit-learn use at most so many threads inside the block; None leaves them alone."""
-    return nullcontext() if n_threads is None else _thread_pools().limit(limits=n_threads)
+    if n_threads is None:
+        return nullcontext()
+    wanted = require_count("n_threads", n_threads, most=MOST_THREADS)
+    limit: AbstractContextManager[Any] = _thread_pools().limit(limits=wanted)
+    return limit
 
 
 @lru_cache(maxsize=1)  # finding the libraries takes longer than many a fit

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from hotvae.checkpoint import load_folder
-from hotvae.errors import ConfigError, ModelError, listed
+from hotvae.errors import ConfigError, ModelError, listed, shown
 from hotvae.estimators.base import LabelClassifier
 
 CLASSIFIERS: dict[str, str] = {
@@ -101,7 +101,7 @@ def model_of_folder(
     """Make the model that a folder describes, of what was read from it at once."""
     kinds = {place.partition(":")[2]: name for name, place in CLASSIFIERS.items()}
     kind = config.get("kind")
-    if kind not in kinds:
-        raise ModelError(f"model must be one of {listed(kinds)}; got {kind!r} ({path}). Upgrade hotvae.")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise ModelError(f"model must be one of {listed(kinds)}; got {shown(kind)} ({path}). Upgrade hotvae.")
     own = {} if encoder is None else {"encoder": encoder}
     return find_classifier(kinds[kind])._from_folder(path, config, tensors, **own)

@@ -25,8 +25,7 @@ from hotvae.data.dataset import Dataset
 from hotvae.errors import ConfigError, DataError, ModelError
 from hotvae.estimators.base import LabelClassifier, named_tables
 from hotvae.estimators.folds import deal_folds
-from hotvae.estimators.joint_law import Candidate as LawCandidate
-from hotvae.estimators.joint_law import JointLaw
+from hotvae.estimators.joint_law import JointLaw, LawCandidate
 from hotvae.estimators.law_rows import LawRows
 from hotvae.estimators.members import Candidate, Member, mean_logits, restore_member
 from hotvae.estimators.recipe import Facts, Forms, Outcome, Plan, Recipe, Workshop, make_forms, speak

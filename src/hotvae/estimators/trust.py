@@ -13,7 +13,6 @@ The mathematics is numpy alone; nothing here knows torch.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from scipy.spatial import KDTree
 from scipy.spatial.distance import pdist
 from sklearn.ensemble import ExtraTreesRegressor
 
-from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+from hotvae.errors import ConfigError, DataError, ModelError, hushed, listed
 from hotvae.features.scaling import FeatureScaler
 
 Floats = NDArray[np.float64]
@@ -39,6 +38,8 @@ LEVELS = (0.8, 0.9, 0.95)
 _MOST_ROWS, _MOST_CELLS = 10_000, 1_000_000
 # Pairs whose mean distance is the unit of dissimilarity: those of so many rows.
 _ROWS_IN_PAIRS = 2_000
+# Distances are squared: what is further than this counts as just as far.
+_FAR = 1e30
 # The surrogate that says which columns move the predictions.
 _SURROGATE_ROWS, _SURROGATE_TREES, _SURROGATE_OUTPUTS = 2_000, 25, 16
 
@@ -201,8 +202,7 @@ class Applicability:
             Names of the columns of an array.
         """
         scaler = FeatureScaler(scaling="standard")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # the model's own scalers have said it
+        with hushed():  # the model's own scalers have said it
             scaler.fit(table, feature_names=names)
         scaled = _scaled(scaler, table)
         weights = column_importance(scaled, predictions, seed)
@@ -239,7 +239,9 @@ class Applicability:
             return TrustRows(np.zeros(0), np.zeros(0, dtype=bool), np.zeros(0, dtype=np.int64))
         if self._tree is None:
             self._tree = KDTree(self.rows.astype(np.float64))
-        places = (scaled * self.weights).astype(np.float32).astype(np.float64)
+        # What is so far that numbers end is very far.
+        with np.errstate(over="ignore"):
+            places = np.clip(scaled * self.weights, -_FAR, _FAR).astype(np.float32).astype(np.float64)
         found = np.asarray(self._tree.query(places)[0]) / self.mean_distance
         return TrustRows(found, found <= self.threshold, self._beyond(scaled).sum(axis=1))
 
@@ -521,6 +523,5 @@ def _some_rows(n_rows: int, most: int, random: np.random.Generator) -> NDArray[n
 
 
 def _scaled(scaler: FeatureScaler, table: Any) -> Floats:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
+    with hushed():  # the model's own scalers say it
         return np.asarray(scaler.transform(table, np.float64), dtype=np.float64)

@@ -1,6 +1,5 @@
 """Features as the network sees them: imputed, scaled and one-hot coded by what training rows taught."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, Self, get_args
@@ -23,7 +22,7 @@ from hotvae.data.dataset import (
 )
 from hotvae.data.places import check_degrees
 from hotvae.data.tables import align_columns, check_kinds
-from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
+from hotvae.errors import ConfigError, DataError, ModelError, hushed, listed, warn_of_data
 from hotvae.features.landmarks import Landmarks
 from hotvae.features.spatial import SpatialUnits
 from hotvae.features.transformer import RowTransformer
@@ -208,8 +207,7 @@ class FeatureScaler(RowTransformer):
                 self._levels = [_sorted_levels(table[name]) for name in self._names("categorical")]
             if self.landmarks:
                 # All else is settled: what transform makes of the training rows is what landmarks are compared with.
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DataWarning)
+                with hushed():
                     scaled = np.asarray(self.transform(features, np.float64))[:, : self._n_own]
                 self._alike = Landmarks(self.landmarks).fit(scaled)
         else:
@@ -247,12 +245,10 @@ class FeatureScaler(RowTransformer):
         surprising = np.flatnonzero((n_missing > 0) & ~self._had_missing)
         if surprising.size:
             names = self._names("numeric")
-            warnings.warn(
+            warn_of_data(
                 f"columns without missing values in training now have some: "
                 f"{listed(names[i] for i in surprising)} ({int(n_missing[surprising].sum())} values). "
-                "They are taken as the training median.",
-                DataWarning,
-                stacklevel=2,
+                "They are taken as the training median."
             )
         out = np.zeros((len(values), self.n_features_out), dtype=dtype)
         n_numeric, n_indicators = values.shape[1], int(self._had_missing.sum())
@@ -384,10 +380,9 @@ class FeatureScaler(RowTransformer):
         affected = np.flatnonzero(self._had_missing)
         if affected.size:
             shares = ", ".join(f"{share:.1%}" for share in n_missing[affected][:5] / len(values))
-            warnings.warn(
+            warn_of_data(
                 f"missing values are replaced by the training median and marked in an indicator column: "
                 f"{listed(names[i] for i in affected)} ({shares} missing).",
-                DataWarning,
                 stacklevel=3,
             )
         self._median, self._center, self._scale = np.empty(n_columns), np.zeros(n_columns), np.ones(n_columns)
@@ -471,11 +466,9 @@ class FeatureScaler(RowTransformer):
             unknown = np.flatnonzero(target < 0)
             if unknown.size:
                 new = sorted({found[code] if code >= 0 else "(missing)" for code in codes[unknown]})
-                warnings.warn(
+                warn_of_data(
                     f"column {name!r} has levels unknown from training: {listed(new)} "
-                    f"(rows {listed(unknown)}). They are taken as none of the known levels.",
-                    DataWarning,
-                    stacklevel=3,
+                    f"(rows {listed(unknown)}). They are taken as none of the known levels."
                 )
             start += len(levels)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hotvae.errors import DataError
 from hotvae.geo.maps import MapInputs
-from hotvae.geo.rasters import MapGrid
+from hotvae.geo.rasters import MapGrid, Window
 
 _NOTE = b"hotvae-cells"
 
@@ -42,7 +42,11 @@ class SpreadCells(NamedTuple):
     stride: int
 
 
-def spread_cells(inputs: MapInputs, most: int) -> SpreadCells:
+Bounds = tuple[float, float, float, float]
+"""West, south, east, north in the reference system of a grid."""
+
+
+def spread_cells(inputs: MapInputs, most: int, within: Bounds | None = None) -> SpreadCells:
     """Take every n-th cell each way, with n so that at most so many have data.
 
     Parameters
@@ -51,36 +55,44 @@ def spread_cells(inputs: MapInputs, most: int) -> SpreadCells:
         Rasters or a grid.
     most : int
         Cells, at most.
+    within : (west, south, east, north), optional
+        Part of the grid; only tiles that it touches are read.
 
     Raises
     ------
     DataError
-        A map without data.
+        A map, or a part of it, without data.
     """
-    stride = max(1, math.ceil(math.sqrt(inputs.grid.n_cells / most)))
-    found = _every(inputs, stride)
+    part = inputs.grid.cut(within or inputs.grid.bounds)
+    stride = max(1, math.ceil(math.sqrt(part.width * part.height / most)))
+    found = _every(inputs, part, stride)
     # Much of a grid may have no data: look closer, as far as the number allows.
     finer = max(1, math.ceil(stride * math.sqrt(max(1, len(found.table)) / most)))
     while finer < stride:
-        closer = _every(inputs, finer)
+        closer = _every(inputs, part, finer)
         if len(closer.table) <= most:
             found = closer
             break
         finer += 1
     if not len(found.table):
         raise DataError(
-            f"map must have cells with a value in every layer; got none in {inputs.grid.n_cells:,} cells. "
+            f"map must have cells with a value in every layer; got none in {part.width * part.height:,} cells. "
             "Check nodata, and that the layers overlap."
         )
     return found
 
 
-def _every(inputs: MapInputs, stride: int) -> SpreadCells:
+def _every(inputs: MapInputs, part: Window, stride: int) -> SpreadCells:
     tables, xs, ys = [], [], []
     for window in inputs.windows():
+        if not part.touches(window):
+            continue
         cells = inputs.read(window)
         row, column = np.divmod(cells.places, window.width)
-        kept = ((row + window.row) % stride == stride // 2) & ((column + window.column) % stride == stride // 2)
+        row, column = row + window.row - part.row, column + window.column - part.column
+        kept = (row >= 0) & (row < part.height) & (column >= 0) & (column < part.width)
+        kept &= row % stride == min(stride // 2, part.height - 1)
+        kept &= column % stride == min(stride // 2, part.width - 1)
         x, y = (axis[cells.places[kept]] for axis in inputs.grid.centres(window))
         tables.append(cells.table[kept])
         xs.append(x)

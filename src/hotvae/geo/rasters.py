@@ -50,6 +50,15 @@ class Window(NamedTuple):
         """How many cells it has."""
         return self.width * self.height
 
+    def touches(self, other: Window) -> bool:
+        """Say whether the two have a cell in common."""
+        return (
+            self.column < other.column + other.width
+            and other.column < self.column + self.width
+            and self.row < other.row + other.height
+            and other.row < self.row + self.height
+        )
+
     def slices(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Rows from and to, columns from and to, as rasterio takes them."""
         return (self.row, self.row + self.height), (self.column, self.column + self.width)
@@ -93,6 +102,33 @@ class MapGrid:
                 size = min(side, self.width - column), min(side, self.height - row)
                 found.append(Window(len(found), column, row, *size))
         return found
+
+    def cut(self, bounds: tuple[float, float, float, float]) -> Window:
+        """Return the cells that touch a rectangle: west, south, east, north in the system of the grid.
+
+        Raises
+        ------
+        DataError
+            A rectangle beside the grid, or none.
+
+        Examples
+        --------
+        >>> MapGrid("EPSG:4326", (10.0, 0.5, 0.0, 50.0, 0.0, -0.5), 8, 6).cut((11.2, 48.0, 12.0, 99.0))
+        Window(number=0, column=2, row=0, width=2, height=4)
+        """
+        west, across, _, north, _, down = self.transform
+        first, last = (bounds[0] - west) / across, (bounds[2] - west) / across
+        top, bottom = (bounds[3] - north) / down, (bounds[1] - north) / down
+        if not (first < last and top < bottom and first < self.width and last > 0 and top < self.height and bottom > 0):
+            shown = ", ".join(f"{value:g}" for value in self.bounds)
+            raise DataError(
+                f"window must be west, south, east, north and touch the map; got "
+                f"{', '.join(f'{value:g}' for value in bounds)}. The map has {shown} ({self.crs})."
+            )
+        column, row = max(0, math.floor(first + 1e-9)), max(0, math.floor(top + 1e-9))
+        width = min(self.width, math.ceil(last - 1e-9)) - column
+        height = min(self.height, math.ceil(bottom - 1e-9)) - row
+        return Window(0, column, row, max(1, width), max(1, height))
 
     def centres(self, window: Window) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return x and y of the cells of a window, row by row, each of shape (n_cells,)."""

@@ -62,6 +62,7 @@ def annotate_table(
     crs: str | None = None,
     encoding: str = "utf-8",
     decimal: str = ".",
+    safe_csv: bool = False,
     force: bool = False,
 ) -> Annotated:
     """Add what rasters say around each row of a table.
@@ -80,7 +81,7 @@ def annotate_table(
         Columns of x and y; by default two that are named like longitude and latitude.
     crs : str, optional
         Their reference system; by default degrees.
-    encoding, decimal, force
+    encoding, decimal, safe_csv, force
         As in :func:`hotvae.jobs.predict.predict_table`.
 
     Raises
@@ -104,7 +105,7 @@ def annotate_table(
     if crs is None and degree_columns(names, np.column_stack([x, y])) == (1, 0):
         names, x, y = (names[1], names[0]), y, x
     columns, report = read.at(*to_degrees(x, y, crs, source.name))
-    write_table(frame.assign(**columns), target)
+    write_table(frame.assign(**columns), target, safe=safe_csv)
     return Annotated(len(frame), read.columns, names, report)
 
 

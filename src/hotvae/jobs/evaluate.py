@@ -88,6 +88,7 @@ def evaluate_table(
     ignore_unknown: bool = False,
     encoding: str = "utf-8",
     decimal: str = ".",
+    safe_csv: bool = False,
     force: bool = False,
 ) -> Evaluation:
     r"""Compare predictions with what was observed.
@@ -110,8 +111,8 @@ def evaluate_table(
         Also the ecological numbers by these definitions.
     draws, pairs, seed : int
         Communities drawn and pairs of sites compared for them, and the seed of both.
-    force : bool
-        Replace a file that is there.
+    safe_csv, force : bool
+        Guard names against spreadsheets, as in :func:`hotvae.jobs.predict.predict_table`; replace a file that is there.
 
     Raises
     ------
@@ -141,7 +142,7 @@ def evaluate_table(
         scores = score_communities(judged.labels, judged.probs, judged.draws, dialect=ecology, n_pairs=pairs, seed=seed)
         communities = describe_scores(scores, drawn=judged.how, seed=seed)
     if per_label is not None:
-        write_table(label_report(judged.predictor, judged.labels, judged.probs), per_label)
+        write_table(label_report(judged.predictor, judged.labels, judged.probs), per_label, safe=safe_csv)
     is_tuned = bool(judged.predictor.thresholds_)
     cuts = "chosen on the validation rows of training" if is_tuned else "0.5, as none were tuned"
     return Evaluation(results["honest"], results.get("oracle"), communities, cuts, judged.same_name)

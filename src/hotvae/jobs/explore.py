@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import platform
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,8 +19,9 @@ from numpy.typing import NDArray
 
 from hotvae.checkpoint import json_ready
 from hotvae.data.dataset import Dataset
-from hotvae.errors import ConfigError, DataWarning, ModelError
+from hotvae.errors import ConfigError, ModelError, hushed
 from hotvae.estimators.base import LabelClassifier
+from hotvae.estimators.joint_law import JointLaw
 from hotvae.estimators.law_rows import LawRows
 from hotvae.estimators.registry import load_model
 from hotvae.estimators.stacked import StackedClassifier
@@ -183,6 +183,7 @@ def explorer_content(
     command: str = "",
     seed: int = 0,
     say: _Say = lambda line: None,
+    like: ExplorerContent | None = None,
 ) -> ExplorerContent:
     """Gather all that an explorer shows; :func:`~hotvae.report.page.page_html` makes a page of it.
 
@@ -196,6 +197,8 @@ def explorer_content(
         As in :func:`explore_model`.
     precision : {"int16", "float32"}
         How numbers are stored.
+    like : ExplorerContent, optional
+        Of the same model at other places: what takes long to learn is taken from it.
 
     Returns
     -------
@@ -228,13 +231,15 @@ def explorer_content(
         if lines:
             arrays[name] = np.concatenate(lines)
             arrays[f"{name}_lengths"] = np.array([len(line) for line in lines], dtype=np.uint32)
-    law, weights = _law(rows)
+    law, weights = law_parts(rows.law)
     arrays |= weights
     trust, marks = _trust(model, places.table, asker)
     arrays |= marks
     stand_in = None
     moved = [entry for entry in covariates if entry["outs"]]
-    if asker.reads_columns and moved:
+    if like is not None:
+        arrays |= {name: array for name, array in like.arrays.items() if name.startswith("stand_in.")}
+    elif asker.reads_columns and moved:
         say("learning how the model answers to moved covariates")
         stand_in = learn_stand_in(places.table, _Mover(moved), asker.logits_and_gates, seed)
         for number, (weight, bias) in enumerate(stand_in.layers):
@@ -242,6 +247,7 @@ def explorer_content(
     say("drawing communities")
     facts: dict[str, Any] = {
         "labels": [str(name) for name in model.label_names_],
+        "n_places": len(places),
         "places": places.names,
         "side": places.side,
         "reach": places.reach(),
@@ -249,8 +255,8 @@ def explorer_content(
         "slider_reach": _REACH,
         "law": law,
         "trust": trust,
-        "spread": _spread(asker, places.table, seed),
-        "stand_in": None if stand_in is None else _told(stand_in),
+        "spread": like.facts["spread"] if like is not None else _spread(asker, places.table, seed),
+        "stand_in": like.facts["stand_in"] if like is not None else None if stand_in is None else _told(stand_in),
         "thresholds": dict(model.thresholds_),
         "notes": list(places.notes),
         "card": _card(model, places),
@@ -284,8 +290,7 @@ class _Asker:
         return table if self.named else table.to_numpy()
 
     def rows(self, table: pd.DataFrame) -> LawRows:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)
+        with hushed():
             return self.model.law_rows(self.as_given(table))
 
     def logits_and_gates(self, table: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[Any]]:
@@ -364,9 +369,9 @@ def _outs(scaler: FeatureScaler, name: str, period: float) -> tuple[list[dict[st
     return outs, spans
 
 
-def _law(rows: LawRows) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def law_parts(law: JointLaw) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Describe how labels speak, and return the weights of each voice by name."""
-    messages = rows.law.messages
+    messages = law.messages
     if messages is None:
         return {"voices": 0, "rounds": 0}, {}
     voices = list(getattr(messages, "voices", [messages]))
@@ -403,8 +408,7 @@ def _spread(asker: _Asker, table: pd.DataFrame, seed: int) -> dict[str, Any]:
     columns = tuple(str(name) for name in table.columns)
     mapper = MapModel(asker.model, columns, MapOptions(n_draws=_N_DRAWS, seed=seed))
     some = table.iloc[:: max(1, len(table) // _DRAWN)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
+    with hushed():
         found = learn_spread(mapper, some)
     return {"coefficients": found.coefficients.tolist(), "error": found.error, "widening": found.widening}
 

@@ -16,8 +16,9 @@ from hotvae.data.dataset import Dataset
 from hotvae.data.places import degree_columns, flattened
 from hotvae.errors import DataError, listed
 from hotvae.estimators.base import LabelClassifier
-from hotvae.geo.cells import SpreadCells, read_cells, spread_cells
+from hotvae.geo.cells import Bounds, SpreadCells, read_cells, spread_cells
 from hotvae.geo.extras import geo_module
+from hotvae.geo.maps import MapInputs
 from hotvae.jobs.map_page import find_place
 from hotvae.jobs.maps import CELLS, SUMMARY, map_inputs, place_names
 from hotvae.jobs.table_needs import TableNeeds
@@ -50,6 +51,8 @@ class ExplorerPlaces:
         Width and height of a cell in kilometres; None for single places.
     names : list of str
         Ids of the places; empty without any.
+    scale : (float, float) or None
+        Kilometres of the flat map for one unit of a grid, each way; None for single places.
     land, borders : list of ndarray of shape (n_points, 2)
         Outlines on the same flat map.
     notes : list of str
@@ -61,6 +64,7 @@ class ExplorerPlaces:
     degrees: Floats | None
     side: tuple[float, float] | None = None
     names: list[str] = field(default_factory=list)
+    scale: tuple[float, float] | None = None
     land: list[Floats] = field(default_factory=list)
     borders: list[Floats] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -75,7 +79,7 @@ class ExplorerPlaces:
         if len(self) < 2:
             return 1.0
         apart = np.asarray(KDTree(self.where).query(self.where, k=2)[0])[:, 1]
-        return float(max(np.quantile(apart, 0.9) * 0.75, 1e-3))
+        return float(max(np.quantile(apart, 0.9), 1e-3))
 
 
 def places_of_dataset(model: LabelClassifier, data: Dataset, most: int = MOST_CELLS) -> ExplorerPlaces:
@@ -143,14 +147,37 @@ def places_of_file(
         raise DataError(f"--grid must be a folder of maps or a table; got {str(path)!r}, which is not there. Check it.")
     if path.is_dir():
         return _of_folder(model, path)
-    if path.suffix.lower() in (".parquet", ".pq") and _is_grid(path):
-        return _of_cells(spread_cells(map_inputs(model, [], path, fixed or {}, coordinates_crs)[1], most))
+    if is_grid(path):
+        return places_of_inputs(map_inputs(model, [], path, fixed or {}, coordinates_crs)[1], most)
     return _of_table(model, path, id_column, most)
 
 
-def _is_grid(path: Path) -> bool:
+def places_of_inputs(inputs: MapInputs, most: int = MOST_CELLS, within: Bounds | None = None) -> ExplorerPlaces:
+    """Take cells of rasters or of a grid, of all or of a part; only tiles that it touches are read.
+
+    Parameters
+    ----------
+    inputs : MapInputs
+        From :func:`~hotvae.jobs.maps.map_inputs`.
+    most : int
+        Places, at most; of more cells, evenly spread ones are taken.
+    within : (west, south, east, north), optional
+        The part, in the reference system of the grid.
+
+    Raises
+    ------
+    DataError
+        A part beside the grid, or one without data.
+    """
+    return _of_cells(spread_cells(inputs, most, within))
+
+
+def is_grid(path: Path) -> bool:
+    """Say whether ``hotvae grid`` wrote a file."""
     from hotvae.geo.grid import read_grid_notes
 
+    if path.suffix.lower() not in (".parquet", ".pq"):
+        return False
     try:
         read_grid_notes(path)
     except DataError:
@@ -195,6 +222,7 @@ def _of_cells(cells: SpreadCells) -> ExplorerPlaces:
             float(abs(grid.transform[1]) * stride * scale[0]),
             float(abs(grid.transform[5]) * stride * scale[1]),
         ),
+        scale=(float(scale[0]), float(scale[1])),
         land=[ring * scale for ring in place.land],
         borders=[line * scale for line in place.borders],
         notes=notes,

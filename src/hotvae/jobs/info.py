@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from hotvae.baselines.neighbours import NEIGHBOURS
 from hotvae.checkpoint import load_folder
-from hotvae.estimators.network import NEIGHBOURS
+from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.registry import model_of_folder
 from hotvae.jobs.table_needs import TableNeeds, model_card
 
@@ -30,16 +33,22 @@ def describe_model(folder: str | Path) -> dict[str, Any]:
         A folder that is missing, damaged or foreign.
     """
     stored, tensors = load_folder(folder)
-    model = model_of_folder(folder, stored, tensors)
+    return describe_loaded(str(folder), model_of_folder(folder, stored, tensors), stored, tensors)
+
+
+def describe_loaded(
+    name: str, model: LabelClassifier, stored: dict[str, Any], tensors: dict[str, Tensor]
+) -> dict[str, Any]:
+    """Gather what :func:`describe_model` returns, of a folder that has been read already."""
     history, neighbours = getattr(model, "history_", None), getattr(model, "neighbours_", None)
     recipe = getattr(model, "recipe_", None)
     needs = TableNeeds.of_model(model)
     return {
-        "model": str(folder),
+        "model": name,
         "kind": stored["kind"],
         "format_version": stored["format_version"],
-        "hotvae_version": stored["hotvae_version"],
-        "torch_version": stored["torch_version"],
+        "hotvae_version": stored.get("hotvae_version", "unknown"),
+        "torch_version": stored.get("torch_version", "unknown"),
         "n_parameters": sum(
             weights.numel()
             for name, weights in tensors.items()

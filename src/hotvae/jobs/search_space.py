@@ -74,7 +74,6 @@ SPACES: dict[str, Space] = {
         "ranking_weight": Choices((0.0, 0.1, 1.0, 10.0, 100.0)),
         "kl_weight": Choices((0.0, 1e-5, 1e-4, 1e-3)),
         "decoder_dropout": Choices((0.0, 0.1, 0.2, 0.5)),
-        "direct_epochs": Choices((0, 10, 20)),
         "average_decay": Choices((0.0, 0.99, 0.995)),
     },
     "plain": _NETWORK | {"latent_dim": Choices((32, 64, 128, 256)), "average_decay": Choices((0.0, 0.99, 0.995))},

@@ -33,7 +33,7 @@ from hotvae.data.tables import (
     read_table,
     row_ids,
 )
-from hotvae.errors import DataError, DataWarning, listed, option
+from hotvae.errors import DataError, DataWarning, ModelError, listed, option
 from hotvae.estimators.base import LabelClassifier
 from hotvae.features.columns import ColumnPlan
 
@@ -78,6 +78,17 @@ class TableNeeds:
     @classmethod
     def of_card(cls, card: Mapping[str, Any], is_sparse: bool) -> "TableNeeds":
         """Read what :func:`train_on_table` noted of its table."""
+        try:
+            return cls._of_notes(card, is_sparse)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise _no_notes(f"{type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _of_notes(cls, card: Mapping[str, Any], is_sparse: bool) -> "TableNeeds":
+        texts = [*card["coordinates"], *card["feature_names"], *card["labels"], *card["dropped_columns"]]
+        texts += filter(None, [card["groups"], card["id_column"]])
+        if not all(isinstance(text, str) for text in texts) or len(card["feature_names"]) != len(card["feature_kinds"]):
+            raise ValueError("names must be texts, one kind each")
         others = [*card["coordinates"], card["groups"], card["id_column"]]
         return cls(
             features=card["feature_names"],
@@ -97,6 +108,10 @@ class TableNeeds:
         card, scaler = model_card(model), model.features_
         unused: frozenset[str] = frozenset(scaler.left_out) if isinstance(scaler, ColumnPlan) else frozenset()
         if "feature_names" in card:
+            if [str(name) for name in getattr(model, "feature_names_in_", card["feature_names"])] != card[
+                "feature_names"
+            ]:
+                raise _no_notes("its columns are others")
             return replace(cls.of_card(card, getattr(scaler, "is_sparse", False)), unused=unused)
         labels = [str(name) for name in model.label_names_]
         return cls(
@@ -342,6 +357,13 @@ class TableNeeds:
             places = [self.labels.index(name) for name in filled]
             found[:, places] = np.where((rows >= 0)[:, None], values[rows], np.nan)
         return found
+
+
+def _no_notes(reason: str) -> ModelError:
+    return ModelError(
+        f"model must note what its table was; got notes that do not fit ({reason}). Restore the model from a copy, or "
+        "train again."
+    )
 
 
 def _name_of(table: Any) -> str:

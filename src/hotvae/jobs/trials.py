@@ -339,10 +339,6 @@ def run_trials(
 
 def _fitting(settings: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     """Change settings that do not go with others."""
-    values = {**known, **settings}
-    if "direct_epochs" in settings:
-        # Longer than half of the run, the direct path would leave no epoch to the messages.
-        settings["direct_epochs"] = min(settings["direct_epochs"], values["max_epochs"] // 2)
     if "dim" in settings and "n_heads" in known:
         settings["n_heads"] = max(1, settings["dim"] // 64)
     return settings
@@ -362,9 +358,7 @@ def _judge(task: Task, settings: Mapping[str, Any], job: Job, watcher: Clock) ->
     from hotvae.jobs.train import give_graph, new_model
     from hotvae.metrics import score
 
-    # What HOT-VAE learns afterwards, of given labels and whole communities, does not change what is judged here.
-    aside = {"given_epochs": 0, "covariance_epochs": 0} if task.model == "hotvae_network" else {}
-    model = new_model(replace(task.settings, parameters={"n_threads": 1, **settings, **aside}))
+    model = new_model(replace(task.settings, parameters={"n_threads": 1, **settings}))
     give_graph(model, task.settings, job)
     assert job.validation is not None  # as planned
     features, labels = job.validation

@@ -6,16 +6,12 @@ the edges of the label graph (W_yy). Each is followed by a feed-forward block, e
 
 from collections.abc import Callable
 
-import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own convention
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from hotvae.config import NetConfig
 from hotvae.types import GraphMask, States, TokenMask, Tokens
-
-# Whom each label listens to, filled up with -1: the label graph where a table of all pairs would be too large.
-Neighbours = Int[Tensor, "label sender"]
 
 # Calls of an nn.Module come back as Any: hence the no-any-return suppressions below.
 
@@ -64,37 +60,6 @@ def attend(
     return mixed.transpose(1, 2).flatten(2)
 
 
-def attend_neighbours(
-    query: Float[Tensor, "batch label dim"],
-    key: Float[Tensor, "batch label dim"],
-    value: Float[Tensor, "batch label dim"],
-    n_heads: int,
-    neighbours: Int[Tensor, "label sender"],
-) -> Float[Tensor, "batch label dim"]:
-    """Attention of every label over those in its list.
-
-    Parameters
-    ----------
-    query, key, value : Tensor
-        As for :func:`attend`.
-    n_heads : int
-        Number of heads.
-    neighbours : Tensor of int of shape (label, most neighbours)
-        Whom each label listens to, filled up with -1.
-
-    Returns
-    -------
-    Tensor of shape (batch, label, dim)
-    """
-    listed = neighbours >= 0
-    # (batch, label, dim) -> (batch * label, sender, dim): every label is a row of its own, with its own senders
-    theirs = neighbours.clamp(min=0).flatten()
-    key, value = (part[:, theirs].unflatten(1, neighbours.shape).flatten(0, 1) for part in (key, value))
-    listed = listed.expand(len(query), -1, -1).flatten(0, 1)[:, None, None, :]
-    mixed = attend(query.flatten(0, 1).unsqueeze(1), key, value, n_heads, listed)
-    return mixed.view_as(query)
-
-
 class LabelMessage(nn.Module):
     """Message from neighbouring labels, weighted by attention (W_yy).
 
@@ -110,14 +75,10 @@ class LabelMessage(nn.Module):
         self.query_key_value = nn.Linear(config.dim, 3 * config.dim)
         self.merge = nn.Linear(config.dim, config.dim)
 
-    def forward(self, states: States, graph: GraphMask | Neighbours | None) -> States:
+    def forward(self, states: States, graph: GraphMask | None) -> States:
         """Collect the messages of all labels at once."""
         query, key, value = self.query_key_value(states).chunk(3, dim=-1)
-        if graph is None or graph.dtype == torch.bool:
-            heard = attend(query, key, value, self.n_heads, graph)
-        else:
-            heard = attend_neighbours(query, key, value, self.n_heads, graph)
-        answer: States = self.merge(heard)
+        answer: States = self.merge(attend(query, key, value, self.n_heads, graph))
         return answer
 
 
@@ -248,7 +209,7 @@ class DecoderLayer(nn.Module):
         states: Float[Tensor, "#batch label dim"],
         tokens: Tokens,
         token_mask: TokenMask | None,
-        graph: GraphMask | Neighbours | None,
+        graph: GraphMask | None,
     ) -> States:
         """Pass one round of messages."""
         to_features, digest_features, to_labels, digest_labels = self.residuals

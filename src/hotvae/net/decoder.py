@@ -3,10 +3,9 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from hotvae.config import NetConfig
-from hotvae.net.attention import DecoderLayer, Neighbours
+from hotvae.net.attention import DecoderLayer
 from hotvae.net.latent import token_mean
 from hotvae.types import GraphMask, LayerLogits, Logits, States, TokenMask, Tokens
 
@@ -49,8 +48,8 @@ class Decoder(nn.Module):
     single_token : bool
         Whether every row has exactly one latent token (paper note P16).
     graph : Tensor, optional
-        Who listens to whom, self-edges included: of bool, (label, label); or of whole numbers, (label, most
-        neighbours), the neighbours of each label filled up with -1. None for the complete graph, which needs no mask.
+        Who listens to whom, self-edges included: of bool, (label, label). None for the complete graph, which needs no
+        mask.
     initial_logits : Tensor of shape (label,), optional
         Where the bias starts, usually the logits of the prevalences.
 
@@ -69,12 +68,10 @@ class Decoder(nn.Module):
         n_labels: int,
         config: NetConfig,
         single_token: bool,
-        graph: GraphMask | Neighbours | None = None,
+        graph: GraphMask | None = None,
         initial_logits: Float[Tensor, " label"] | None = None,
     ) -> None:
         super().__init__()
-        self.checkpointing = config.checkpointing
-        self.messages_on = True
         self.embedding = nn.Parameter(torch.randn(n_labels, config.dim))
         # Paper note P10: every layer has weights of its own.
         self.layers = nn.ModuleList(DecoderLayer(config, single_token) for _ in range(config.n_layers))
@@ -85,27 +82,11 @@ class Decoder(nn.Module):
         self.register_buffer("graph", graph)
 
     def forward(self, tokens: Tokens, token_mask: TokenMask | None = None) -> LayerLogits:
-        """Decode latent tokens into the logits after every layer; the last is the prediction.
-
-        Where no message would be heard there is one set of logits, that of the direct path.
-        """
+        """Decode latent tokens into the logits after every layer; the last is the prediction."""
         first_guess = 0.0 if self.direct is None else self.direct(token_mean(tokens, token_mask))
-        if self.direct is not None and (not self.messages_on or self._is_silent()):
-            return (self.bias + first_guess).unsqueeze(0)
-        if self.checkpointing and torch.is_grad_enabled():
-            logits: LayerLogits = checkpoint(self._decode, tokens, token_mask, use_reentrant=False)
-        else:
-            logits = self._decode(tokens, token_mask)
-        return logits + first_guess
-
-    def _is_silent(self) -> bool:
-        """Say whether messages add exactly nothing, as after direct epochs: then a prediction need not pass them."""
-        return not self.training and not torch.compiler.is_compiling() and not bool(self.weight.any())
-
-    def _decode(self, tokens: Tokens, token_mask: TokenMask | None) -> LayerLogits:
         states = self.embedding.unsqueeze(0)
         logits = []
         for layer in self.layers:
             states = layer(states, tokens, token_mask, self.graph)
             logits.append(readout(states, self.weight, self.bias))
-        return torch.stack(logits)
+        return torch.stack(logits) + first_guess

@@ -121,13 +121,10 @@ class HotVAEOutput:
     ----------
     feature, label : Branch
         What each produced.
-    target : Tensor of shape (batch, label), optional
-        What the label branch is to find, where it was given only a part of the labels: the others, NaN where given.
     """
 
     feature: Branch
     label: Branch
-    target: Labels | None = None
 
 
 def hotvae_terms(output: HotVAEOutput, labels: Labels, wanted: Collection[str]) -> dict[str, PerSample]:
@@ -157,14 +154,13 @@ def hotvae_terms(output: HotVAEOutput, labels: Labels, wanted: Collection[str]) 
     {'bce': 1.386, 'kl': 0.0}
     """
     feature, label = output.feature.layer_logits, output.label.layer_logits
-    target = labels if output.target is None else output.target
     terms: dict[str, PerSample] = {}
     if "bce" in wanted:
-        terms["bce"] = bce_loss(feature[-1], labels) + bce_loss(label[-1], target)
+        terms["bce"] = bce_loss(feature[-1], labels) + bce_loss(label[-1], labels)
     if "intermediate" in wanted:
-        terms["intermediate"] = intermediate_loss(feature, labels) + intermediate_loss(label, target)
+        terms["intermediate"] = intermediate_loss(feature, labels) + intermediate_loss(label, labels)
     if "ranking" in wanted:
-        terms["ranking"] = ranking_loss(feature[-1].sigmoid(), labels) + ranking_loss(label[-1].sigmoid(), target)
+        terms["ranking"] = ranking_loss(feature[-1].sigmoid(), labels) + ranking_loss(label[-1].sigmoid(), labels)
     if "kl" in wanted:
         # A row without any observed label says nothing about z given y.
         any_observed: Float[Tensor, " batch"] = (~torch.isnan(labels)).any(-1).to(labels.dtype)

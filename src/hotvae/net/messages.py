@@ -12,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from hotvae.config import MessagesConfig
-from hotvae.net.conditional import split_labels
 from hotvae.net.losses import bce_loss, intermediate_loss
 from hotvae.types import Features, GraphMask, Labels, LayerLogits, Logits, PerSample, Probs
 
@@ -227,6 +226,25 @@ class Chorus(nn.Module):
         """Logits of all labels after each round, the mean over the voices; see :meth:`Messages.forward`."""
         moved = [voice(base_logits, features, given) - base_logits for voice in self.voices]
         return base_logits + torch.stack(moved).mean(0)  # exactly the base where nothing moved
+
+
+def split_labels(labels: Labels) -> tuple[Labels, Labels]:
+    """Split the labels of each row at random into given ones and targets; the share given is uniform per row.
+
+    Parameters
+    ----------
+    labels : Tensor of shape (batch, label)
+        0, 1 or NaN.
+
+    Returns
+    -------
+    given, target : Tensor of shape (batch, label)
+        Every observed label is in one of them, NaN in the other.
+    """
+    share = torch.rand(len(labels), 1, dtype=labels.dtype, device=labels.device)
+    is_given = torch.rand_like(labels) < share
+    gap = torch.full_like(labels, float("nan"))
+    return torch.where(is_given, labels, gap), torch.where(is_given, gap, labels)
 
 
 def _silent(n_in: int, n_out: int) -> nn.Linear:

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from torch import nn
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
 
 
 def perceptron(in_dim: int, widths: Sequence[int], out_dim: int, dropout: float = 0.0) -> nn.Sequential:
@@ -26,3 +28,10 @@ def perceptron(in_dim: int, widths: Sequence[int], out_dim: int, dropout: float 
         layers += [nn.Linear(in_dim, width), nn.ReLU(), nn.Dropout(dropout)]
         in_dim = width
     return nn.Sequential(*layers, nn.Linear(in_dim, out_dim))
+
+
+def set_bias(module: nn.Module, values: Float[Tensor, " label"]) -> None:
+    """Start the last linear map of a network at the given outputs."""
+    last = [part for part in module.modules() if isinstance(part, nn.Linear)][-1]
+    with torch.no_grad():
+        last.bias.copy_(values)

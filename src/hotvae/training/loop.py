@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -49,7 +50,7 @@ class Network(Protocol):
         ...
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
     """What happened in training.
 
@@ -74,6 +75,30 @@ class History:
     def column(self, name: str) -> list[Any]:
         """Return one quantity over the epochs."""
         return [record[name] for record in self.records]
+
+    def frame(self) -> pd.DataFrame:
+        """Return everything as a table, a row an epoch.
+
+        Examples
+        --------
+        >>> history = History([{"epoch": 1, "loss": 0.7}, {"epoch": 2, "loss": 0.5}], 2, "max_epochs")
+        >>> history.frame()["loss"].tolist()
+        [0.7, 0.5]
+        >>> history
+        History: 2 epochs, the best was 2, ended at max_epochs: it may not have been long enough
+        """
+        return pd.DataFrame(self.records).set_index("epoch") if self.records else pd.DataFrame()
+
+    def ending(self) -> str:
+        """Say why training ended, and what to make of it."""
+        if self.stopped == "patience":
+            return f"no better for {len(self.records) - self.best_epoch} epochs"
+        if self.stopped == "max_epochs" and self.best_epoch == len(self.records):
+            return "ended at max_epochs: it may not have been long enough"
+        return f"ended at {self.stopped}" if self.stopped else "not ended"
+
+    def __repr__(self) -> str:
+        return f"History: {len(self.records)} epochs, the best was {self.best_epoch}, {self.ending()}"
 
 
 @dataclass(frozen=True)
@@ -119,8 +144,7 @@ def fit_network(
     Parameters
     ----------
     network : nn.Module
-        A :class:`Network`; changed in place. It may have ``begin_epoch(epoch)``, called before every epoch, and with
-        None when training is over.
+        A :class:`Network`; changed in place.
     weights : mapping of str to float
         Weight of each loss term.
     train : Rows or Streamed
@@ -183,8 +207,6 @@ def fit_network(
     state_file = None if training.state_file is None else Path(training.state_file)
     if state_file is not None and state_file.exists():
         _resume(job, state, state_file, fingerprint)
-    # A network may change with the epochs, as HOT-VAE does when its labels begin to pass messages.
-    begin_epoch: Callable[[int | None], None] = getattr(network, "begin_epoch", lambda epoch: None)
 
     told = make_progress(training.progress, title) if ranks.is_first else Silent()
     with torch_threads(training.n_threads), told as progress:
@@ -192,7 +214,6 @@ def fit_network(
         while not state.history.stopped:
             epoch = len(state.history.records) + 1
             started = time.perf_counter()
-            begin_epoch(epoch)
             with owned_randomness(seed, epoch + _STREAMS * ranks.rank, device):
                 record = train_epoch(job, state, epoch)
             if "failed" not in record:
@@ -209,8 +230,8 @@ def fit_network(
             if state_file is not None and ranks.is_first:
                 _write_state(job, state, state_file, fingerprint)
             progress.epoch(record)
+        progress.end(f"{state.history!r}".partition(": ")[2])
 
-    begin_epoch(None)
     network.load_state_dict(state.best)
     network.eval()
     network.to("cpu")
@@ -301,8 +322,7 @@ def _shared_loss(network: nn.Module) -> Callable[..., Mapping[str, Tensor]]:
         def forward(self, features: Tensor, labels: Tensor, base_logits: Tensor | None) -> dict[str, Tensor]:
             return dict(cast(Network, self.network).loss(features, labels, base_logits))
 
-    # A network that changes with the epochs may leave weights aside in some of them.
-    return DistributedDataParallel(Loss(), find_unused_parameters=hasattr(network, "begin_epoch"))
+    return DistributedDataParallel(Loss())
 
 
 def _batch(rows: Rows, device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
