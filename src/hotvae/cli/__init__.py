@@ -42,7 +42,6 @@ _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="hotvae",
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # plain help: the pretty one takes longer to import than all the rest
     help="Predict which labels go together: train on a table, predict, evaluate.",
@@ -55,9 +54,17 @@ def _hotvae(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
+        import platform
         from importlib.metadata import version as installed
 
-        print(f"hotvae {installed('hotvae')}")
+        import torch
+
+        from hotvae.training.prediction import choose_device
+
+        device = choose_device("auto")
+        print(
+            f"hotvae {installed('hotvae')}, torch {torch.__version__} on {device}, Python {platform.python_version()}"
+        )
     elif context.invoked_subcommand is None:
         print(context.get_help())
 

@@ -247,8 +247,7 @@ def _print_training(summary: Mapping[str, Any], title: str, table: Path | None) 
         print(f"on {rows}, which also chose the thresholds:")
         print_measures(summary["validation"])
     print(f"saved       {summary['model']}")
-    if table is None:
-        print(f"next        {shlex.join(['hotvae', 'info', summary['model']])}")
-        return
-    out = f"{Path(summary['model']).name}-predictions.csv"
-    print(f"next        {shlex.join(['hotvae', 'predict', summary['model'], str(table), '--out', out])}")
+    print(f"next        {shlex.join(['hotvae', 'info', summary['model']])}")
+    if table is not None:
+        words = shlex.join(["hotvae", "predict", summary["model"], f"new_{table.name}", "--out", "predictions.csv"])
+        print(f"then        {words}  (rows it has not seen, with the columns of {table.name})")
