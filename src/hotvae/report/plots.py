@@ -454,8 +454,17 @@ def plot_richness_interval(
         ("width of its interval", width, "magma"),
     )
     for axes, (title, values, palette) in zip(panels, maps, strict=True):
-        own = {"title": title, "unit": unit, "palette": palette, "coastline": coastline}
-        draw_places(figure, axes, table, values, coordinate_names, **own)
+        draw_places(
+            figure,
+            axes,
+            table,
+            values,
+            coordinate_names,
+            title=title,
+            unit=unit,
+            palette=palette,
+            coastline=coastline,
+        )
     return figure
 
 
