@@ -5,7 +5,9 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from hotvae.data.formats.foreign import foreign_bytes
 from hotvae.data.frames import write_table
 from hotvae.errors import ConfigError, DataError, DataWarning, listed, option
 from hotvae.estimators.base import LabelClassifier
@@ -229,7 +232,7 @@ def predict_table(
         return PredictionRun(files, n_rows, len(columns), first, cut, lists=lists, n_outside=watch.n_outside)
     if given is not None:
         require_labels(model, "given")
-    with locked(target):
+    with locked(*files):
         needs = TableNeeds.of_model(model)
         places = None
         if source.suffix.lower() == ".npz":
@@ -551,11 +554,10 @@ def predict_stream(
     import pyarrow.parquet
 
     source, target = Path(table), Path(out)
-    try:
+    with foreign_bytes(source):
         file = pyarrow.parquet.ParquetFile(source)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise DataError(f"table must be a readable Parquet file; got {str(source)!r} ({error}). Check it.") from error
-    with file, locked(target):
+    outs = [Path(path) for path in (out, binary_out, list_out, calls_out) if path is not None]
+    with file, locked(*outs), ExitStack() as stack:
         n_rows = file.metadata.num_rows
         if n_rows == 0:
             raise DataError(f"table must have at least 1 row; got 0 rows in {str(source)!r}. Check the file.")
@@ -564,12 +566,12 @@ def predict_stream(
         wanted = None if lists is None else asdict(lists)
         settings = [id_column, ignore_unknown, threshold, binary_out is not None, wanted, rows_at_once, needs.features]
         settings.append(watch is not None and watch.wanted)
-        _open_parts(parts, _stream_identity(model, source, settings))
+        stack.enter_context(_waiting_pieces(parts, _stream_identity(model, source, settings)))
         columns = model.label_names_ if model.target_ == "labels" else model.classes_
         n_parts = -(-n_rows // rows_at_once)
         if progress is not None:
             progress(0, n_rows)
-        for number, frame in enumerate(_pieces(file, rows_at_once)):
+        for number, frame in enumerate(_pieces(file, source, rows_at_once)):
             piece = parts / f"{number:06d}.parquet"
             start = number * rows_at_once
             own_lists = parts / f"{number:06d}.list.parquet"
@@ -599,26 +601,31 @@ def predict_stream(
         if lists is not None and list_out is not None:
             own = [part.with_suffix(".list.parquet") for part in finished]
             _join_parts(own, Path(list_out), None, len(columns))
-        shutil.rmtree(parts)
     return int(n_rows)
 
 
-def _pieces(file: Any, rows_at_once: int) -> Iterator[Callable[[], pd.DataFrame]]:
+def _pieces(file: Any, source: Path, rows_at_once: int) -> Iterator[Callable[[], pd.DataFrame]]:
     """Cut a Parquet file into frames of as many rows, whatever its row groups; each is built when it is used."""
     import pyarrow
 
+    def built(piece: Any) -> pd.DataFrame:
+        with foreign_bytes(source):
+            frame: pd.DataFrame = piece.to_pandas()
+        return frame
+
     waiting: list[Any] = []
     n_waiting = 0
-    for batch in file.iter_batches(batch_size=rows_at_once):
-        waiting.append(batch)
-        n_waiting += batch.num_rows
-        while n_waiting >= rows_at_once:
-            whole = pyarrow.Table.from_batches(waiting)
-            piece, rest = whole.slice(0, rows_at_once), whole.slice(rows_at_once)
-            yield piece.to_pandas
-            waiting, n_waiting = rest.to_batches(), rest.num_rows
-    if n_waiting:
-        yield pyarrow.Table.from_batches(waiting).to_pandas
+    with foreign_bytes(source):
+        for batch in file.iter_batches(batch_size=rows_at_once):
+            waiting.append(batch)
+            n_waiting += batch.num_rows
+            while n_waiting >= rows_at_once:
+                whole = pyarrow.Table.from_batches(waiting)
+                piece, rest = whole.slice(0, rows_at_once), whole.slice(rows_at_once)
+                yield partial(built, piece)
+                waiting, n_waiting = rest.to_batches(), rest.num_rows
+        if n_waiting:
+            yield partial(built, pyarrow.Table.from_batches(waiting))
 
 
 def _stream_identity(model: LabelClassifier, source: Path, settings: list[Any]) -> str:
@@ -632,13 +639,21 @@ def _stream_identity(model: LabelClassifier, source: Path, settings: list[Any]) 
     return digest.hexdigest()
 
 
-def _open_parts(parts: Path, identity: str) -> None:
+@contextmanager
+def _waiting_pieces(parts: Path, identity: str) -> Iterator[None]:
+    """Keep finished pieces in a folder until they are joined, or a table that cannot be read makes them useless."""
     note = parts / "identity"
     if parts.exists() and not (note.is_file() and note.read_bytes() == identity.encode()):
         shutil.rmtree(parts)
     if not parts.exists():
         parts.mkdir()
         write_text(note, identity)
+    try:
+        yield
+    except DataError:
+        shutil.rmtree(parts, ignore_errors=True)
+        raise
+    shutil.rmtree(parts)
 
 
 def _join_parts(
@@ -651,7 +666,7 @@ def _join_parts(
     import pyarrow
     import pyarrow.parquet
 
-    with whole_file(target) as partial:
+    with whole_file(target) as unfinished:
         writer = None
         try:
             for part in parts:
@@ -662,7 +677,7 @@ def _join_parts(
                     others = [name for name in frame.columns[:-n_labels] if name not in _TRUST_COLUMNS]
                     changed = pd.DataFrame(change(frame[labels].to_numpy()), columns=labels)
                     piece = pyarrow.Table.from_pandas(pd.concat([frame[others], changed], axis=1), preserve_index=False)
-                writer = writer or pyarrow.parquet.ParquetWriter(partial, piece.schema)
+                writer = writer or pyarrow.parquet.ParquetWriter(unfinished, piece.schema)
                 writer.write_table(piece)
         finally:
             if writer is not None:
