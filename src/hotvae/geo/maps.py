@@ -403,9 +403,7 @@ def prepare(
     DataError
         A map without a cell that has data, or coordinates in other units than those of training.
     """
-    trust = getattr(model, "trust_", None)
-    area = None if trust is None else trust.area
-    sets = None if trust is None or options.given else trust.sets
+    area, sets = trust_of(model, options)
     mapper = MapModel(model, tuple(columns), options, area=area, sets=sets)
     windows = inputs.windows()
     chosen = sorted({int(place) for place in np.linspace(0, len(windows) - 1, _LOOKED_AT)})
@@ -422,7 +420,7 @@ def prepare(
     tried = pool.iloc[np.sort(random.choice(len(pool), min(_TRIED, len(pool)), replace=False))]
     _check_places(area, mapper, tried, places)
     if area is not None:
-        everywhere = area.columns_beyond(model._read(mapper.rows(tried))).all(axis=0)
+        everywhere = np.asarray(area.columns_beyond(model._read(mapper.rows(tried))).all(axis=0))
         beyond = tuple(name for name, is_beyond in zip(area.names, everywhere, strict=True) if is_beyond)
         mapper = replace(mapper, beyond=beyond)
     if options.tolerance > 0:
@@ -431,6 +429,14 @@ def prepare(
         return mapper
     drawn = tried.iloc[:: max(1, len(tried) // _DRAWN)]
     return replace(mapper, spread=learn_spread(mapper, drawn))
+
+
+def trust_of(model: LabelClassifier, options: MapOptions) -> tuple[Applicability | None, PresenceSets | None]:
+    """Return what a model knows of where it can be believed, and of safe calls; those were promised without given."""
+    trust = getattr(model, "trust_", None)
+    if trust is None:
+        return None, None
+    return trust.area, None if options.given else trust.sets
 
 
 def _check_places(area: Applicability | None, mapper: MapModel, table: pd.DataFrame, places: Sequence[str]) -> None:

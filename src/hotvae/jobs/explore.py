@@ -21,6 +21,7 @@ from hotvae.checkpoint import json_ready
 from hotvae.data.dataset import Dataset
 from hotvae.errors import ConfigError, ModelError, hushed
 from hotvae.estimators.base import LabelClassifier
+from hotvae.estimators.joint_law import JointLaw
 from hotvae.estimators.law_rows import LawRows
 from hotvae.estimators.registry import load_model
 from hotvae.estimators.stacked import StackedClassifier
@@ -230,7 +231,7 @@ def explorer_content(
         if lines:
             arrays[name] = np.concatenate(lines)
             arrays[f"{name}_lengths"] = np.array([len(line) for line in lines], dtype=np.uint32)
-    law, weights = _law(rows)
+    law, weights = law_parts(rows.law)
     arrays |= weights
     trust, marks = _trust(model, places.table, asker)
     arrays |= marks
@@ -246,6 +247,7 @@ def explorer_content(
     say("drawing communities")
     facts: dict[str, Any] = {
         "labels": [str(name) for name in model.label_names_],
+        "n_places": len(places),
         "places": places.names,
         "side": places.side,
         "reach": places.reach(),
@@ -367,9 +369,9 @@ def _outs(scaler: FeatureScaler, name: str, period: float) -> tuple[list[dict[st
     return outs, spans
 
 
-def _law(rows: LawRows) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def law_parts(law: JointLaw) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Describe how labels speak, and return the weights of each voice by name."""
-    messages = rows.law.messages
+    messages = law.messages
     if messages is None:
         return {"voices": 0, "rounds": 0}, {}
     voices = list(getattr(messages, "voices", [messages]))

@@ -79,7 +79,7 @@ class ExplorerPlaces:
         if len(self) < 2:
             return 1.0
         apart = np.asarray(KDTree(self.where).query(self.where, k=2)[0])[:, 1]
-        return float(max(np.quantile(apart, 0.9) * 0.75, 1e-3))
+        return float(max(np.quantile(apart, 0.9), 1e-3))
 
 
 def places_of_dataset(model: LabelClassifier, data: Dataset, most: int = MOST_CELLS) -> ExplorerPlaces:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Polygon, Rectangle
@@ -23,7 +23,7 @@ from hotvae.data.places import degree_columns
 from hotvae.errors import DataError, listed
 from hotvae.explain.interactions import pair_table
 from hotvae.metrics.multilabel import METRICS, ReliabilityCurve
-from hotvae.report.coastline import land_rings
+from hotvae.report.coastline import border_lines, land_rings
 from hotvae.report.layout import network_layout
 from hotvae.training.loop import History
 
@@ -32,6 +32,10 @@ FloatArray = npt.NDArray[np.float64]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, darkest hues first; models take them in turn."""
 
+TOGETHER, APART = COLOURS[:2]
+"""What goes together is blue and what keeps apart is orange, in every picture and on every page."""
+
+_TOGETHER_OR_APART = LinearSegmentedColormap.from_list("together or apart", [APART, "white", TOGETHER])
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _GREY = "#6b6b6b"
 
@@ -125,30 +129,20 @@ def plot_reliability(curves: Mapping[str, ReliabilityCurve]) -> Figure:
     return figure
 
 
-def plot_richness_map(
-    coordinates: npt.ArrayLike,
-    true: npt.ArrayLike,
-    predicted: npt.ArrayLike,
-    coordinate_names: Sequence[str] = ("x", "y"),
-) -> Figure:
+def plot_richness_map(table: pd.DataFrame, coordinate_names: Sequence[str] = ("x", "y")) -> Figure:
     """Two maps of the number of species on one colour scale, and the difference between them.
 
     Parameters
     ----------
-    coordinates : array-like of shape (n_samples, 2)
-        Easting and northing; a complete regular grid is drawn as an area, other places as points.
-    true, predicted : array-like of shape (n_samples,)
-        Richness: true or observed, and predicted (the sum of the probabilities).
-    coordinate_names : sequence of str
-        Names of the two axes.
+    table : DataFrame
+        A row for each place: the two coordinates, ``true`` (or observed) richness, and ``predicted``, the sum of the
+        probabilities. A complete regular grid is drawn as an area, other places as points.
+    coordinate_names : sequence of two str
+        Names of the columns of coordinates.
     """
-    places = np.asarray(coordinates, dtype=np.float64)
-    values = [np.asarray(column, dtype=np.float64) for column in (true, predicted)]
-    if places.ndim != 2 or places.shape[1] != 2 or any(column.shape != places.shape[:1] for column in values):
-        raise DataError(
-            "coordinates must have shape (n_samples, 2), and true and predicted one value per row; "
-            f"got shapes {places.shape}, {values[0].shape} and {values[1].shape}."
-        )
+    _with_columns(table, *coordinate_names, "true", "predicted")
+    places = table[list(coordinate_names)].to_numpy(dtype=np.float64)
+    values = [table[name].to_numpy(dtype=np.float64) for name in ("true", "predicted")]
     figure = _figure(10.5, 3.4)
     panels = figure.subplots(1, 3)
     low, high = float(np.min(values)), float(np.max(values))
@@ -278,7 +272,7 @@ def plot_network(table: pd.DataFrame, group: str | None = None, *, max_edges: in
     widest = max(0.05, float(shown["effect"].abs().max())) if len(shown) else 1.0
     for first, second, effect in zip(*(shown[name].tolist() for name in ("label_a", "label_b", "effect")), strict=True):
         ends = places[[number[str(first)], number[str(second)]]]
-        colour = COLOURS[0] if effect > 0 else COLOURS[1]
+        colour = TOGETHER if effect > 0 else APART
         axes.plot(*ends.T, color=colour, linewidth=0.6 + 5 * abs(effect) / widest, alpha=0.75, zorder=1)
     axes.scatter(places[:, 0], places[:, 1], s=24, color="white", edgecolors="black", zorder=2)
     speaking = {str(name) for column in ("label_a", "label_b") for name in shown[column]}
@@ -506,12 +500,12 @@ def plot_species_map(
 def _square(
     values: FloatArray, names: Sequence[str], dots: npt.NDArray[Any], title: str, unit: str
 ) -> tuple[Figure, Axes]:
-    """Draw a table of associations in red and blue, with dots at (column, row)."""
+    """Draw a table of associations in blue (together) and orange (apart), with dots at (column, row)."""
     size = min(11.0, 3.0 + 0.21 * len(names))
     figure = _figure(size + 0.7, size)
     axes = figure.subplots()
     widest = max(0.05, float(np.nanmax(np.abs(values), initial=0.0)))
-    drawn = axes.imshow(values, cmap="RdBu_r", norm=Normalize(-widest, widest))
+    drawn = axes.imshow(values, cmap=_TOGETHER_OR_APART, norm=Normalize(-widest, widest))
     axes.plot(dots[:, 0], dots[:, 1], ".", color="black", markersize=4)
     _dress(axes, title, "", "")
     axes.grid(visible=False)
@@ -558,6 +552,8 @@ def _place_map(
     if columns is not None and coastline is not False:
         for ring in land_rings((west, south, east, north)):
             axes.add_patch(Polygon(ring, facecolor="#ece7dc", edgecolor="#b9ae98", linewidth=0.6, zorder=0))
+        for line in border_lines((west, south, east, north)):
+            axes.plot(*line.T, color="#b9ae98", linewidth=0.6, zorder=0.5)
     top = float(values.max()) if len(values) else 1.0
     low_value = float(values.min()) if unit != "probability" else 0.0
     norm = Normalize(low_value, top if top > low_value else low_value + 1.0)

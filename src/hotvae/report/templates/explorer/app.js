@@ -155,7 +155,8 @@ function drawLegend() {
   const stops = Array.from({ length: 16 }, (_, i) => Colours.css(scale[Math.round(i * 17)]));
   const box = byId("legend"), known = box.querySelector("#cut");
   const share = limit === null ? 0 : (limit - low) / (high - low);
-  const unit = (value) => state.kind === "label" ? (state.change && value > 0 ? "+" : "") + `${Math.round(100 * value)} %` : (state.change && value > 0 ? "+" : "") + short(value);
+  const sign = (value) => value < 0 ? "−" : state.change && value > 0 ? "+" : "";
+  const unit = (value) => sign(value) + (state.kind === "label" ? `${Math.round(100 * Math.abs(value))} %` : short(Math.abs(value)));
   if (!known) {
     const handle = make("div", { id: "cut", role: "slider", tabindex: "0", "aria-label": say("cut") });
     const bar = make("div", { class: "bar" }, handle);
@@ -226,8 +227,8 @@ function degreesOf(place) {
 
 function valueText(value) {
   if (!Number.isFinite(value)) return "–";
-  const sign = state.change && value > 0 ? "+" : "";
-  return state.kind === "label" ? sign + (state.change ? `${Math.round(100 * value)} %` : percent(value)) : say("n_species", { n: sign + value.toFixed(1) });
+  const sign = value < 0 ? "−" : state.change && value > 0 ? "+" : "", size = Math.abs(value);
+  return state.kind === "label" ? sign + (state.change ? `${Math.round(100 * size)} %` : percent(size)) : say("n_species", { n: sign + size.toFixed(1) });
 }
 
 function hover(place, at) {
@@ -268,7 +269,7 @@ function drawTabs() {
   }
   for (const [name] of TABS) {
     const tab = byId(`tab-${name}`), isOn = name === state.tab;
-    tab.setAttribute("aria-selected", isOn);
+    tab.setAttribute("aria-selected", String(isOn));
     tab.tabIndex = isOn ? 0 : -1;
   }
   byId("panel").setAttribute("aria-labelledby", `tab-${state.tab}`);
@@ -294,8 +295,8 @@ async function begin() {
     drawLegend();
     if (state.tab === "map") refresh(state, state);
   });
-  arrays = await engine.open(byId("numbers").textContent, byId("worker").textContent);
-  byId("numbers").remove();
+  arrays = await engine.open(document.querySelectorAll(".numbers"), byId("worker").textContent);
+  await breath();
   view = new MapView(byId("canvas"), {
     facts, where: arrays.where.values, inside: arrays.inside?.values,
     land: arrays.land?.values, landLengths: arrays.land_lengths?.values,
@@ -306,7 +307,9 @@ async function begin() {
     drawn: () => { byId("canvas").setAttribute("aria-label", say("map_of", { name: layerTitle() })); },
   });
   state = recall();
+  await breath();
   drawPicker();
+  await breath();
   onChange((after, before) => {
     const differs = (...keys) => keys.some((key) => after[key] !== before[key]);
     if (differs("told", "scope", "shifts", "kind", "label", "change")) repaint();
@@ -325,8 +328,9 @@ async function begin() {
   });
   addEventListener("hashchange", () => { const before = state; state = recall(); for (const listener of LISTENERS) listener(state, before); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { colourMap(); drawLegend(); });
-  openTab();
   repaint();
+  await breath();
+  openTab();
   document.documentElement.dataset.ready = "1";
 }
 

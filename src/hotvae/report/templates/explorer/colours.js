@@ -3,7 +3,7 @@
 const Colours = (() => {
   const light = ["#fbf6d9", "#d9ecc4", "#a3d8b9", "#62bdb6", "#3a9cb0", "#2f79a4", "#2f558f", "#2b3470", "#1d1a47"];
   const dark = ["#22303a", "#23465a", "#235f77", "#2a7a8c", "#3f9694", "#69b18e", "#a3c97f", "#dddd7a", "#fdf3a4"];
-  const two = { light: ["#a5420a", "#d9772b", "#f0b27f", "#f4efe8", "#94c3dd", "#4589b9", "#134b86"],
+  const two = { light: ["#a5420a", "#d9772b", "#f0b27f", "#ffffff", "#94c3dd", "#4589b9", "#134b86"],
     dark: ["#ffa25e", "#d27a3a", "#8a5433", "#2c3238", "#2f6285", "#4593c6", "#8ccbf5"] };
   const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
   function scale(stops) {
@@ -25,7 +25,7 @@ const Colours = (() => {
   const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
   return {
     of: (change) => scales[(isDark() ? "dark" : "light") + (change ? "Change" : "")],
-    land: () => number(isDark() ? "#262a2c" : "#f1eee7"),
+    land: () => number(isDark() ? "#262a2c" : "#ebe6dc"),
     hatch: () => number(isDark() ? "#0d0f11" : "#6d6a66"),
     mix, css, isDark,
   };

@@ -1,4 +1,7 @@
 "use strict";
+// Lets the browser do what else it has to do.
+const breath = () => new Promise((resolve) => setTimeout(resolve));
+
 // The engine: workers that hold the places, a part each, and answer what the page asks.
 class Engine {
   constructor(facts, onLayer) {
@@ -10,37 +13,35 @@ class Engine {
     this.spent = [];
   }
 
-  // Unpacks all numbers in a worker, and deals the places out; what the page itself needs comes back.
-  async open(block, source) {
-    const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-    const first = new Worker(address);
-    const arrays = await new Promise((resolve, reject) => {
-      first.onmessage = ({ data }) => resolve(data.arrays);
-      first.onerror = (event) => reject(new Error(event.message));
-      first.postMessage({ type: "unpack", text: block, index: this.facts.arrays });
-    });
-    const [n] = arrays.logits.shape;
+  // Has all numbers unpacked by a worker, and the places dealt out; what the page itself needs comes back.
+  async open(pieces, source) {
+    const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" })), n = this.facts.n_places;
     // Two thirds of the processors: the page itself, and whatever else is open, want some as well.
     const count = Math.max(1, Math.min(4, Math.ceil((navigator.hardwareConcurrency || 2) * 2 / 3), Math.ceil(n / 200)));
-    this.workers = [first];
-    while (this.workers.length < count) this.workers.push(new Worker(address));
+    this.workers = Array.from({ length: count }, () => new Worker(address));
     this.from = this.workers.map((_, k) => Math.round(k * n / count));
     this.nPlaces = n;
-    const shared = Object.entries(arrays).filter(([name]) => /^(law|stand_in)\./.test(name));
-    const dealt = ["logits", "gates", "covariates"].filter((name) => arrays[name]);
+    const [first] = this.workers;
+    for (const piece of pieces) {  // one at a time: the page stays awake
+      first.postMessage({ type: "text", text: piece.textContent });
+      piece.remove();
+      await breath();
+    }
+    const { arrays, parts } = await this.reply(first, { type: "unpack", index: this.facts.arrays, from: [...this.from, n] });
     const facts = { law: this.facts.law, stand_in: this.facts.stand_in, covariates: this.facts.covariates, precision: this.facts.precision };
-    await Promise.all(this.workers.map((worker, k) => new Promise((resolve, reject) => {
-      const from = this.from[k], to = this.from[k + 1] ?? n, own = Object.fromEntries(shared);
-      for (const name of dealt) {
-        const { shape: [, width], values } = arrays[name];
-        own[name] = { shape: [to - from, width], values: values.slice(from * width, to * width) };
-      }
-      worker.onerror = (event) => reject(new Error(event.message));
-      worker.onmessage = ({ data }) => { worker.onmessage = (event) => this.hear(event.data); resolve(data); };
-      worker.postMessage({ type: "hold", facts, arrays: own, from }, dealt.map((name) => own[name].values.buffer));
-    })));
-    delete arrays.logits;
+    const shared = Object.fromEntries(Object.entries(arrays).filter(([name]) => /^(law|stand_in)\./.test(name)));
+    await Promise.all(this.workers.map((worker, k) => this.reply(worker, { type: "hold", facts, arrays: { ...shared, ...parts[k] }, from: this.from[k] },
+      Object.values(parts[k]).map(({ values }) => values.buffer))));
+    for (const worker of this.workers) worker.onmessage = ({ data }) => this.hear(data);
     return arrays;
+  }
+
+  reply(worker, message, moved = []) {
+    return new Promise((resolve, reject) => {
+      worker.onmessage = ({ data }) => resolve(data);
+      worker.onerror = (event) => reject(new Error(event.message));
+      worker.postMessage(message, moved);
+    });
   }
 
   hear(data) {

@@ -18,10 +18,9 @@ class MapView {
     const span = (list) => list.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
     this.bounds = [...span(xs), ...span(ys)];
     this.data = document.createElement("canvas");
+    this.view = { x: 0, y: 0, scale: 1 };
     this.listen();
     new ResizeObserver(() => this.resize()).observe(canvas);
-    this.resize();
-    this.home();
   }
 
   static pathsOf(points, lengths) {

@@ -50,7 +50,7 @@ const barOf = (p, before) => make("span", { class: "meter", "aria-hidden": "true
 function speciesRow(label, { p, before, extra, tick = true } = {}) {
   const known = toldOf(label), name = facts.labels[label];
   const button = (value, text, sign) => make("button", {
-    type: "button", class: value ? "seen" : "not", "aria-pressed": known === value, "data-key": `${label}-${value}`,
+    type: "button", class: value ? "seen" : "not", "aria-pressed": String(known === value), "data-key": `${label}-${value}`,
     "aria-label": say(value ? "tick_seen" : "tick_not", { name }), title: text,
     onclick: () => tell(label, known === value ? undefined : value),
   }, sign);
@@ -250,14 +250,18 @@ function sawPanel(panel) {
     const gains = await engine.ask({ what: "next", ...question });
     if (!isLast() || !gains) return;
     const order = [...gains.keys()].filter((label) => toldOf(label) === undefined).sort((x, y) => gains[y] - gains[x]).slice(0, 6);
-    fill(next, order.map((label) => speciesRow(label, { p: gains[label] / Math.max(gains[order[0]], 1e-9), extra: say("bits", { n: gains[label].toFixed(2) }) })));
+    fill(next, order.map((label) => {
+      const row = speciesRow(label, { p: gains[label] / Math.max(gains[order[0]], 1e-9), extra: percent(probs[label]) });
+      row.querySelector(".meter").title = say("bits", { n: gains[label].toFixed(3) });
+      return row;
+    }));
   });
   return update;
 }
 
 // --- Together --------------------------------------------------------------------------------------------------
 
-const odds = (effect) => `× ${Math.exp(effect) >= 1 ? short(+Math.exp(effect).toPrecision(2)) : short(+Math.exp(effect).toPrecision(2))}`;
+const odds = (effect) => `× ${Math.exp(effect) < 10 ? Math.exp(effect).toFixed(2) : short(+Math.exp(effect).toPrecision(2))}`;
 
 // Pairs by how strongly they speak to each other, both ways taken together; species that are never here left out.
 function strongest(edges, probs, count, focus = -1) {
@@ -276,42 +280,37 @@ const svg = (tag, attributes = {}, ...children) => {
   return element;
 };
 
-// Places for the ends of lines: those with strong lines close together, none on top of another.
-function layout(nodes, pairs, width, height) {
-  const at = new Map(nodes.map((node, k) => [node, [width / 2 + width / 3 * Math.cos(2.4 * k) * Math.sqrt((k + 1) / nodes.length), height / 2 + height / 3 * Math.sin(2.4 * k) * Math.sqrt((k + 1) / nodes.length)]]));
-  const ideal = Math.sqrt(width * height / Math.max(1, nodes.length));
-  for (let step = 0; step < 240; step++) {
-    const push = new Map(nodes.map((node) => [node, [0, 0]])), heat = 12 * (1 - step / 240);
-    for (const a of nodes) for (const b of nodes) {
-      if (a >= b) continue;
-      const [x, y] = [at.get(a)[0] - at.get(b)[0], 1.6 * (at.get(a)[1] - at.get(b)[1])], away = Math.hypot(x, y) || 1, force = ideal * ideal / away / away;
-      push.get(a)[0] += x * force; push.get(a)[1] += y * force; push.get(b)[0] -= x * force; push.get(b)[1] -= y * force;
-    }
-    for (const { i, j } of pairs) {
-      const [x, y] = [at.get(i)[0] - at.get(j)[0], at.get(i)[1] - at.get(j)[1]], force = Math.hypot(x, y) / ideal;
-      push.get(i)[0] -= x * force; push.get(i)[1] -= y * force; push.get(j)[0] += x * force; push.get(j)[1] += y * force;
-    }
-    for (const node of nodes) {
-      const [x, y] = push.get(node), size = Math.hypot(x, y) || 1, [px, py] = at.get(node);
-      at.set(node, [Math.min(width - 62, Math.max(62, px + x / size * Math.min(heat, size))), Math.min(height - 18, Math.max(18, py + y / size * Math.min(heat, size)))]);
-    }
+// Places for the ends of lines: around an ellipse, those that speak to each other side by side where it can be.
+function layout(pairs, width, height) {
+  const strength = new Map();
+  for (const { i, j, effect } of pairs) for (const [a, b] of [[i, j], [j, i]]) strength.set(a, (strength.get(a) ?? new Map()).set(b, Math.abs(effect)));
+  const left = new Set(strength.keys()), order = [];
+  while (left.size) {
+    const near = order.length ? [...strength.get(order.at(-1))].filter(([node]) => left.has(node)).sort((a, b) => b[1] - a[1])[0] : null;
+    const next = near ? near[0] : [...left].sort((a, b) => strength.get(a).size - strength.get(b).size)[0];
+    order.push(next);
+    left.delete(next);
   }
-  return at;
+  return new Map(order.map((node, k) => {
+    const angle = 2 * Math.PI * (k + 0.5) / order.length, [east, south] = [Math.sin(angle), -Math.cos(angle)];
+    return [node, { x: width / 2 + 0.25 * width * east, y: height / 2 + 0.43 * height * south, east }];
+  }));
 }
 
 function networkOf(pairs, probs) {
-  const width = 460, height = 380, nodes = [...new Set(pairs.flatMap(({ i, j }) => [i, j]))], at = layout(nodes, pairs, width, height);
+  const width = 480, height = 400, at = layout(pairs, width, height);
   const most = Math.max(...pairs.map(({ effect }) => Math.abs(effect)), 0.1);
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": say("network_alt", { n: nodes.length }) });
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": say("network_alt", { n: at.size }) });
   for (const { i, j, effect } of pairs) {
-    const [[x1, y1], [x2, y2]] = [at.get(i), at.get(j)];
-    picture.append(svg("line", { x1, y1, x2, y2, class: effect < 0 ? "apart" : "together", "stroke-width": 1 + 5 * Math.abs(effect) / most }));
+    const [a, b] = [at.get(i), at.get(j)], inwards = Math.min(0.6, Math.hypot(a.x - b.x, a.y - b.y) / height);
+    const bend = [(1 - inwards) * (a.x + b.x) / 2 + inwards * width / 2, (1 - inwards) * (a.y + b.y) / 2 + inwards * height / 2];
+    picture.append(svg("path", { d: `M${a.x},${a.y} Q${bend[0]},${bend[1]} ${b.x},${b.y}`, class: effect < 0 ? "apart" : "together", "stroke-width": 1 + 5 * Math.abs(effect) / most }));
   }
-  for (const node of nodes) {
-    const [x, y] = at.get(node), group = svg("g", { class: state.kind === "label" && state.label === node ? "node on" : "node", tabindex: "0", role: "button", "aria-label": facts.labels[node] });
-    group.append(svg("circle", { cx: x, cy: y, r: 4 + 7 * probs[node] }));
-    const text = svg("text", { x, y: y - 13, "text-anchor": "middle" });
-    text.textContent = facts.labels[node].length > 24 ? `${facts.labels[node].slice(0, 23)}…` : facts.labels[node];
+  for (const [node, { x, y, east }] of at) {
+    const name = facts.labels[node], group = svg("g", { class: state.kind === "label" && state.label === node ? "node on" : "node", tabindex: "0", role: "button", "aria-label": name });
+    group.append(svg("circle", { cx: x, cy: y, r: 4 + 5 * probs[node] }));
+    const text = svg("text", { x: x + (east < 0 ? -13 : 13), y: y + 4, "text-anchor": east < 0 ? "end" : "start" });
+    text.textContent = name.length > 20 ? `${name.slice(0, 19)}…` : name;
     group.append(text);
     group.addEventListener("click", () => show(node));
     group.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); show(node); } });
@@ -419,7 +418,7 @@ function togetherPanel(panel) {
 
   return latest(async (isLast) => {
     byId(`mode-${state.mode}`).checked = true;
-    only.textContent = state.place < 0 ? say("saw_middle") : nameOf(state.place);
+    only.textContent = state.mode === "two" ? "" : state.place < 0 ? say("saw_middle") : nameOf(state.place);
     if (!facts.law.voices) return void body.replaceChildren(note(say("no_law"), "warning"));
     await { here, along, two }[state.mode](isLast);
   });

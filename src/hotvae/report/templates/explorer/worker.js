@@ -145,13 +145,19 @@ async function solveAll(mine, onPiece) {
 }
 
 // One label everywhere: the last round is needed of that label alone.
-function solveOne(label) {
-  const known = Int32Array.from(told.known), values = Float64Array.from(told.values);
+async function solveOne(label, mine) {
+  const known = Int32Array.from(told.known), values = Float64Array.from(told.values), moves = shifts;
   const found = new Float32Array(nPlaces), fixed = told.known.indexOf(label);
+  if (fixed >= 0) return found.fill(values[fixed]);
+  let since = performance.now();
   for (let cell = 0; cell < nPlaces; cell++) {
-    if (fixed >= 0) { found[cell] = values[fixed]; continue; }
-    stand(cell, shifts);
+    stand(cell, moves);
     found[cell] = Law.sigmoid(solver.solve(known, values, known.length, label)[label]);
+    if (performance.now() - since > 25) {
+      await pause();
+      if (number !== mine) return null;
+      since = performance.now();
+    }
   }
   return found;
 }
@@ -170,7 +176,8 @@ async function paint({ mine, layer }) {
   };
   const isReady = now.key === JSON.stringify([told, shifts]) && now.upTo === nPlaces;
   if (kind === "label" && !isReady && (told.known.length || shifts.length)) {
-    const values = solveOne(label);
+    const values = await solveOne(label, mine);
+    if (!values) return;
     if (layer.change) for (let cell = 0; cell < nPlaces; cell++) values[cell] -= start()[cell * nLabels + label];
     send(values, true);
     return postMessage({ type: "spent", number: mine, milliseconds: performance.now() - started });
@@ -279,13 +286,22 @@ async function ask({ id, what, cell, known = [], values = [], moves = [], label,
   }
   postMessage({ type: "answer", id, answer });
 }
-let asking = 0;
+let asking = 0, texts = [];
 
 onmessage = async ({ data }) => {
-  if (data.type === "unpack") {
-    const buffer = await unpack(data.text), found = {};
-    for (const entry of data.index) found[entry.name] = { shape: entry.shape, values: valuesOf(entry, buffer) };
-    postMessage({ type: "unpacked", arrays: found }, Object.values(found).map((part) => part.values.buffer));
+  if (data.type === "text") texts.push(data.text);
+  else if (data.type === "unpack") {
+    const buffer = await unpack(texts.join("")), arrays = {};
+    texts = [];
+    for (const entry of data.index) arrays[entry.name] = { shape: entry.shape, values: valuesOf(entry, buffer) };
+    const parts = data.from.slice(1).map((to, k) => Object.fromEntries(["logits", "gates", "covariates"].filter((name) => arrays[name]).map((name) => {
+      const { shape: [, width], values } = arrays[name];
+      return [name, { shape: [to - data.from[k], width], values: values.slice(data.from[k] * width, to * width) }];
+    })));
+    delete arrays.logits;
+    delete arrays.gates;
+    const moved = [...Object.values(arrays), ...parts.flatMap((part) => Object.values(part))].map(({ values }) => values.buffer);
+    postMessage({ arrays, parts }, moved);
   } else if (data.type === "hold") {
     ({ facts, arrays, from } = data);
     [nPlaces, nLabels] = arrays.logits.shape;

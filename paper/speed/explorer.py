@@ -1,0 +1,152 @@
+"""The explorer in a real browser: size of its file, time to open and to answer, and how long the page stands still.
+
+    python -m paper.speed.explorer                 (both sizes; a minute on an idle machine)
+    python -m paper.speed.explorer --only 100x5000
+
+Pages of invented numbers, of the shape that the default model has (two rounds, three voices, 32 causes, an edge for
+each pair, 12 covariates, a stand-in): 100 species x 5,000 places, and 300 x 20,000. Each is opened in chromium from
+disk; then five species are told one after the other, with a species and with the number of species on the map, a slider
+is moved and the map is panned. Written down: megabytes; seconds until the map is there; milliseconds from the click to
+the map of a species, and to the whole map of richness; and the longest task of the page's own thread, as the browser's
+PerformanceObserver counts them (from 50 ms on).
+
+Writes ``paper/results/explorer.json``.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from hotvae.files import write_text
+from hotvae.report.explorer import ExplorerContent
+from hotvae.report.page import write_page
+from paper import RESULTS
+from paper.runner import provenance
+
+SIZES = {"100x5000": (100, 5000), "300x20000": (300, 20000)}
+N_TOLD = 5
+
+
+def invented_content(n_labels, n_places, precision="int16", *, n_voices=3, seed=0, names=None):
+    """Return a page's content with numbers of the usual shape and size, and no model behind them."""
+    random = np.random.default_rng(seed)
+    n_columns, n_causes = 12, 32
+    across = int(np.ceil(np.sqrt(n_places * 1.5)))
+    where = np.column_stack([np.arange(n_places) % across, -(np.arange(n_places) // across)]) * 10.0
+    waves = random.normal(size=(n_columns, 2)) / 300
+    gates = np.sin(where @ waves.T + random.uniform(0, 6, n_columns)) * 1.5
+    logits = gates @ random.normal(size=(n_columns, n_labels)) * 0.7 + random.normal(-1.5, 1.5, n_labels)
+    arrays = {"logits": logits, "gates": gates, "covariates": gates, "where": where}
+    arrays["degrees"] = np.column_stack([-100 + where[:, 0] / 100, 45 + where[:, 1] / 100])
+    arrays["inside"] = (np.hypot(*(where - where.mean(axis=0)).T) < 0.45 * across * 10).astype(np.uint8)
+    arrays["dissimilarity"] = random.random(n_places)
+    arrays["absent_up_to"], arrays["present_from"] = np.full(n_labels, 0.3), np.full(n_labels, 0.7)
+    for voice in range(n_voices):
+        edge = random.normal(scale=0.3, size=(n_labels, n_labels))
+        edge = (edge + edge.T) / 2 * (1 - np.eye(n_labels))
+        send = random.normal(scale=0.3, size=(n_labels, n_causes))
+        arrays[f"law.{voice}.edge"], arrays[f"law.{voice}.send"] = edge, send
+        arrays[f"law.{voice}.hear"] = send * random.normal(scale=0.3, size=n_causes)
+        arrays[f"law.{voice}.cause_gate"] = random.normal(scale=0.2, size=(n_causes, n_columns + 1))
+    widths = (n_columns, 96, 48, n_labels)
+    for layer in range(3):
+        shape = widths[layer + 1], widths[layer] + 1
+        arrays[f"stand_in.{layer}"] = random.normal(scale=2 / np.sqrt(shape[1]), size=shape)
+    out = {"how": "value", "period": 0.0, "xs": [-1.5, 1.5], "ys": [-1.5, 1.5]}
+    covariates = [
+        {"name": f"covariate_{k}", "kind": "number", "levels": None, "low": -1.5, "high": 1.5, "median": 0.0}
+        | {"outs": [out | {"column": k}]}
+        for k in range(n_columns)
+    ]
+    facts = {
+        "labels": list(names or (f"species {number:03d}" for number in range(n_labels))),
+        "n_places": n_places,
+        "places": [],
+        "side": [10.0, 10.0],
+        "reach": 5.0,
+        "covariates": covariates,
+        "slider_reach": 0.5,
+        "law": {"voices": n_voices, "rounds": 2, "passing": [[[0.4], [-0.1]]] * n_voices},
+        "trust": {"level": 0.9, "threshold": 1.0},
+        "spread": {"coefficients": [[-1.5, 0, 0, 0, 0, 0], [1.5, 0, 0, 0, 0, 0]], "error": 1.0, "widening": 1.2},
+        "stand_in": {"layers": 3, "error": 0.01, "size": 0.03, "explained": 0.8, "n_tried": 400},
+        "thresholds": {},
+        **{"notes": [], "card": [["model", "invented"]], "citation": "", "settings": [], "recipe": []},
+        **{"versions": [], "made": "", "command": ""},
+    }
+    return ExplorerContent("Invented", f"{n_labels} species, {n_places:,} places", facts, arrays, precision)
+
+
+_WATCH = """() => { window.long = []; new PerformanceObserver((list) => {
+  for (const task of list.getEntries()) window.long.push([task.startTime, task.duration]);
+}).observe({ type: 'longtask', buffered: true }); }"""
+_TELL = """([kind, label, count]) => new Promise((resolve) => {
+  const began = performance.now();
+  const look = new MutationObserver(() => { look.disconnect(); resolve(performance.now() - began); });
+  look.observe(document.documentElement, { attributeFilter: ['data-painted'] });
+  change({ kind, label, told: Array.from({ length: count }, (_, k) => [3 * k, k % 2]) });
+})"""
+
+
+def measure(page, browser):
+    """Use a page, and return what it took."""
+    tab = browser.new_page(viewport={"width": 1280, "height": 800})
+    problems = []
+    tab.on("console", lambda message: problems.append(message.text))
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.add_init_script(f"({_WATCH})()")
+    tab.goto(page.as_uri())
+    tab.wait_for_selector("html[data-painted]", timeout=120_000)
+    found = {
+        "seconds_to_open": tab.evaluate("performance.now()") / 1000,
+        "workers": tab.evaluate("engine.workers.length"),
+    }
+    for kind in ("label", "richness"):
+        spent = [tab.evaluate(_TELL, [kind, 50, count]) for count in range(1, N_TOLD + 1)]
+        found[f"milliseconds_to_{kind}"] = [round(value, 1) for value in spent]
+    tab.evaluate("change({ tab: 'what' })")
+    for step in range(1, 9):
+        tab.evaluate("(by) => change({ shifts: [[0, by]] })", step / 10)
+        tab.wait_for_timeout(60)
+    tab.mouse.move(400, 400)
+    tab.mouse.down()
+    tab.mouse.move(500, 300, steps=10)
+    tab.mouse.up()
+    tab.wait_for_timeout(3000)
+    tasks = tab.evaluate("window.long")
+    found |= {"long_tasks": [[round(value) for value in task] for task in tasks], "problems": problems}
+    found["longest_task_ms"] = max((duration for _, duration in tasks), default=0)
+    tab.close()
+    return found
+
+
+def main():
+    """Measure and write."""
+    from playwright.sync_api import sync_playwright
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=SIZES)
+    parser.add_argument("--out", type=Path, default=RESULTS / "explorer.json")
+    options = parser.parse_args()
+    results = {}
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for name in [options.only] if options.only else SIZES:
+            page = write_page(Path(folder) / f"{name}.html", invented_content(*SIZES[name]))
+            before = os.getloadavg()[0]
+            results[name] = {"megabytes": round(page.stat().st_size / 1e6, 2), "load_before": round(before, 1)}
+            results[name] |= measure(page, browser)
+            print(name, json.dumps(results[name]), flush=True)
+        version = browser.version
+        browser.close()
+    note = {"command": "python -m paper.speed.explorer", "chromium": version, **provenance(0)}
+    write_text(options.out, json.dumps(note | {"results": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
