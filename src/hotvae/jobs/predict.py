@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hotvae.data.formats.foreign import foreign_bytes
+from hotvae.data.formats.foreign import checked_frame, foreign_bytes
 from hotvae.data.frames import write_table
 from hotvae.errors import ConfigError, DataError, DataWarning, listed, option
 from hotvae.estimators.base import LabelClassifier
@@ -760,8 +760,7 @@ class _PieceReader:
         whole = pyarrow.Table.from_batches(self.waiting)
         skipped = start - self.at
         self.waiting, self.at = whole.slice(skipped + size).to_batches(), start + size
-        frame: pd.DataFrame = whole.slice(skipped, size).to_pandas()
-        return frame
+        return checked_frame(whole.slice(skipped, size))
 
 
 def columns_of(model: LabelClassifier) -> NDArray[Any]:
