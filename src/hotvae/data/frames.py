@@ -447,12 +447,19 @@ def _read_arrays(source: Path) -> dict[str, NDArray[Any]]:
         with np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
         for array in arrays.values():
-            if isinstance(array, np.ndarray) and array.dtype.kind == "U":
-                "".join(array.ravel().tolist()).encode()  # letters that no text may have would be found later
+            _check_letters(array)
     strange = [key for key, array in arrays.items() if not isinstance(array, np.ndarray)]
     if strange:
         raise DataError(f"npz must hold arrays; got other bytes in {listed(strange)} ({str(source)!r}). Make it anew.")
     return arrays
+
+
+def _check_letters(array: Any) -> None:
+    """Raise a ValueError for an array of text with letters that there are not; whatever takes them up would fail."""
+    if isinstance(array, np.ndarray) and array.dtype.kind == "U":
+        codes = np.frombuffer(array.astype(array.dtype.newbyteorder("=")).tobytes(), dtype=np.uint32)
+        if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes <= 0xDFFF))).any():
+            raise ValueError("text with letters that do not exist")
 
 
 def _npz_features(arrays: dict[str, NDArray[Any]], source: Path) -> NDArray[Any] | sparse.csr_array:
