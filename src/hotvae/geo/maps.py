@@ -245,7 +245,7 @@ class MapModel:
 
         Where draws are made for every cell, the quantiles of richness are not among them.
         """
-        mean, spread = _moments(probs)
+        mean, spread = richness_moments(probs)
         richness = [mean] if self.spread is None else [mean, *self.spread.bounds(mean, spread, probs.shape[1])]
         uncertainty: list[NDArray[Any]] = [np.minimum(probs, 1 - probs).sum(axis=1)]
         found: dict[str, NDArray[Any]] = {
@@ -484,7 +484,7 @@ def learn_spread(mapper: MapModel, table: pd.DataFrame) -> RichnessSpread:
     """Draw whole communities for some rows, and learn how wide their richness spreads."""
     probs = mapper.predict(table)
     drawn = mapper.draw_richness(table, mapper.options.seed)
-    mean, spread = _moments(probs)
+    mean, spread = richness_moments(probs)
     safe = np.maximum(spread, 1e-9)
     target = (np.quantile(drawn, [0.05, 0.95], axis=0) - mean) / safe
     terms = _terms(mean, spread)
@@ -507,7 +507,7 @@ def learn_spread(mapper: MapModel, table: pd.DataFrame) -> RichnessSpread:
 # Small pieces --------------------------------------------------------------------------------------------------
 
 
-def _moments(probs: Floats) -> tuple[Floats, Floats]:
+def richness_moments(probs: Floats) -> tuple[Floats, Floats]:
     """Return the expected richness, and its deviation if labels were independent."""
     return probs.sum(axis=1), np.sqrt((probs * (1 - probs)).sum(axis=1))
 

@@ -515,7 +515,7 @@ def _assemble(
             resampling="nearest" if product.endswith(("calls", "trust")) else "average",
             tags={"software": "hotvae", "product": product},
         )
-        low, high = _style_range(product, seen, mapper, is_bytes)
+        low, high = _style_range(product, seen, mapper)
         write_style(path, low, high, DIVERGING if product == "change" else SEQUENTIAL)
         ranges[product] = [[low * scale, high * scale] for low, high in zip(seen.low, seen.high, strict=True)]
         files.append(path)
@@ -550,9 +550,9 @@ class _Ranges:
         self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
 
 
-def _style_range(product: str, seen: _Ranges, mapper: MapModel, is_bytes: bool) -> tuple[float, float]:
+def _style_range(product: str, seen: _Ranges, mapper: MapModel) -> tuple[float, float]:
     if product.endswith("probabilities"):
-        return (0.0, 250.0) if is_bytes else (0.0, 1.0)
+        return 0.0, 1.0  # also of bytes: QGIS multiplies them by their scale
     if product.endswith("calls"):
         return 0.0, 2.0
     if product.endswith("trust") and mapper.area is not None:
