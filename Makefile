@@ -3,21 +3,40 @@
 export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= python3
 BIN := .venv/bin
-# uv does not read pip's settings: hand it the folder pip has been told to look for wheels in.
-UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}" $(BIN)/uv
+# uv does not read pip's settings: hand it the folder pip has been told to look for wheels in. Where there is none, torch
+# comes from its own index for processors, a tenth of the size; `make demo TORCH=auto` takes the build for this machine's
+# graphics card, TORCH=cu128 that for CUDA 12.8 (docs/install.md).
+TORCH ?= cpu
+UV := WHEELS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}"; \
+	if [ -n "$$WHEELS" ]; then export UV_FIND_LINKS="$$WHEELS"; else export UV_TORCH_BACKEND=$(TORCH); fi; $(BIN)/uv
 
-.PHONY: demo test quick check lint types layers examples soak bench-maps reproduce clean
+.PHONY: demo docs wheel test-lowest test quick check lint types layers examples soak bench-maps reproduce clean
 
 demo: .venv/.installed
 	$(BIN)/hotvae demo --threads 2
 
+# Every notebook is run, then the site is built into site/ without a network; any warning or dead link is an error.
+docs: .venv/.installed-docs
+	$(BIN)/python docs/notebooks.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
+	$(BIN)/python docs/check_links.py site
+
+# The wheel and the source archive, each installed into an empty environment and tried there.
+wheel: .venv/.installed-test
+	HOTVAE_TEST_WHEEL=1 $(BIN)/python -m pytest tests/test_wheel.py -q
+
+# The oldest version of every dependency that pyproject.toml allows, on each Python that is to be had.
+test-lowest: | .venv/bin/uv
+	$(BIN)/python tests/lowest.py
+
 test: .venv/.installed-test
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not ray"
+	$(BIN)/python -m pytest tests/scale -m ray  # one cluster, not one for each process of the tests
 
 # While you write: what takes long, needs real data or a browser, the experiments of paper/ and the examples of docstrings
 # are left to `make test`.
 quick: .venv/.installed-test
-	$(BIN)/python -m pytest tests --ignore=tests/paper -n auto --dist worksteal -m "not slow and not data and not browser"
+	$(BIN)/python -m pytest tests --ignore=tests/paper -n auto --dist worksteal -m "not slow and not data and not browser and not ray"
 
 check: lint types layers test examples
 
@@ -61,11 +80,14 @@ endef
 .venv/.installed-test: pyproject.toml constraints.txt | .venv/bin/uv
 	$(call install,[test])
 
+.venv/.installed-docs: pyproject.toml constraints.txt | .venv/bin/uv
+	$(call install,[docs])
+
 .venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/uv
 	$(call install,[dev])
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis hotvae-demo
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis hotvae-demo site dist
 
 # New attacks for half an hour; those that go wrong are printed (docs/reliability.md).
 soak: .venv/.installed-test

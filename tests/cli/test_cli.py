@@ -1,5 +1,7 @@
 """The command line as a whole: help, exit codes, errors and warnings as one line."""
 
+import os
+import re
 import subprocess
 import sys
 
@@ -32,7 +34,18 @@ def test_no_arguments__print_help(run):
 def test_version__is_that_of_the_package(run):
     from importlib.metadata import version
 
-    assert run("--version") == (0, f"hotvae {version('hotvae')}\n", "")
+    code, out, err = run("--version")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(
+        rf"hotvae {version('hotvae')}, torch {re.escape(version('torch'))}\S* on (cpu|cuda|mps), Python 3\S+\n", out
+    )
+
+
+def test_completion__part_of_a_command__is_completed():
+    words = {"_HOTVAE_COMPLETE": "complete_bash", "COMP_WORDS": "hotvae expl", "COMP_CWORD": "1"}
+    code = "import sys; from hotvae.cli import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | words, text=True, capture_output=True)
+    assert set(done.stdout.split()) == {"explain", "explore"}
 
 
 @pytest.mark.parametrize("command", ["demo", "train", "predict", "evaluate", "info"])

@@ -86,6 +86,7 @@ def test_demo__birds__table_from_the_saved_model_and_commands_that_work(tmp_path
     notes = json.loads((tmp_path / "hotvae-demo" / "results.json").read_text(encoding="utf-8"))
     assert notes["rows"] == {"train": 300, "validation": 80, "test": 120}
     assert "USGS" in notes["data"]["source"]
+    assert {"explorer.html", "report.html", "model"} <= {path.name for path in (tmp_path / "hotvae-demo").iterdir()}
     ours, *rivals = notes["table"]
     # Who cannot be told anything is asked about other cells, and says of them what it said before.
     assert all(abs(row["half known"] - row["log loss"]) < 0.02 for row in rivals)

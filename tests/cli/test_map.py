@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -66,6 +67,9 @@ def test_map__rasters__files_that_gdal_validates_with_a_style_and_a_picture_each
         assert (file.dtypes[0], file.nodata, file.scales[0]) == ("uint8", 255, 0.004)
         assert file.crs.to_string() == CRS
         assert file.read(1)[5, 10] == 255
+    shader = ElementTree.parse(whole / "probabilities.qml").find(".//colorrampshader")
+    assert shader is not None
+    assert (shader.get("minimumValue"), shader.get("maximumValue")) == ("0", "1")  # QGIS reads bytes times their scale
     assert not (whole / ".tiles").exists()
 
 
@@ -263,6 +267,32 @@ def test_map__options_that_do_not_fit__one_line(trained, land, fails, tmp_path, 
     )
     assert message in line
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"crs": None}, "raster must have a coordinate reference system; got none (warmth.tif)"),
+        (
+            {"transform": rasterio.Affine(94, 34, WEST, 34, -94, NORTH)},
+            "raster must have rows from west to east; got a rotated grid (warmth.tif)",
+        ),
+        (
+            {"transform": rasterio.Affine(CELL, 0, WEST + 30, 0, -CELL, NORTH)},
+            "rasters must lie on one grid; got 300 x 40 cells of 100 x 100 in EPSG:32633",
+        ),
+        ({"names": ["cold"]}, "rasters must have a band for every column of the model; got none for 'warmth'"),
+    ],
+    ids=["no CRS", "rotated", "another grid", "band missing"],
+)
+def test_map__raster_that_does_not_fit__one_line_and_no_file(trained, land, fails, tmp_path, how, message):  # noqa: F811
+    bad = write_raster(tmp_path / "warmth.tif", np.zeros((40, 300), dtype=np.float32), **how)
+    line = fails(
+        *("map", trained, "--raster", land / "rain.tif", "--raster", bad, "--fixed", "hours=1"),
+        *("--out", tmp_path / "maps"),
+    )
+    assert message in line
+    assert [path.name for path in tmp_path.iterdir()] == ["warmth.tif"]
 
 
 def test_map__coordinates_in_other_units__says_degrees_taken_for_metres(fails, tmp_path):

@@ -92,9 +92,14 @@ def test_train__text__says_what_to_type_next_and_it_works(folder, tmp_path, run,
     assert (code, err) == (0, "")
     for text in ("trained HOT-VAE on my sites.csv", "maF1", "saved       my model", "95 + 25 for validation"):
         assert text in out
-    command = out.splitlines()[-1].removeprefix("next").strip()
+    following, then = out.splitlines()[-2:]
+    assert main(shlex.split(following.removeprefix("next"))[1:]) == 0
+    command, _, why = then.removeprefix("then").strip().partition("  (")
+    assert why == "rows it has not seen, with the columns of my sites.csv)"
+    assert "my sites.csv" not in shlex.split(command)  # never the rows it was trained on
+    Path("my sites.csv").rename("new_my sites.csv")
     assert main(shlex.split(command)[1:]) == 0
-    assert (tmp_path / "my model-predictions.csv").exists()
+    assert len(pd.read_csv("predictions.csv")) == 120
 
 
 @pytest.mark.slow

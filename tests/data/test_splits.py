@@ -18,6 +18,7 @@ from hotvae.data.splits import (
     MultilabelStratifiedShuffleSplit,
     SpatialBlockKFold,
     SpatialBlockShuffleSplit,
+    _deal_groups,
     spatial_blocks,
     split_dataset,
 )
@@ -518,6 +519,29 @@ def test_distance_matched__clustered_rows_and_a_map_of_the_whole_land__better_th
 
     assert ours < 0.9 * gap_of(GroupKFold(5), np.arange(len(rows)))
     assert ours <= gap_of(SpatialBlockKFold(5, random_state=0), rows)
+
+
+def test_distance_matched__folds__are_the_closest_of_all_that_are_tried():
+    """A loop over rows alone and blocks of every size, distances by hand, the mean gap of sorted distances."""
+    random = np.random.default_rng(7)
+    rows = random.uniform(0, 10, (40, 2))
+    for target in (rows[:40] + 0.1, random.uniform(0, 10, (40, 2)), rows + np.array([6.0, 0.0])):
+        wanted = sorted(min(np.hypot(*(place - row)) for row in rows) for place in target)
+        ours = DistanceMatchedKFold(4, target=target, random_state=3)
+        seed = np.random.RandomState(3).randint(2**31 - 1)
+        gaps = []
+        for n_blocks in [None, *range(4, 21)]:
+            blocks = np.arange(40) if n_blocks is None else spatial_blocks(rows, n_blocks=n_blocks)
+            if blocks.max() < 3:
+                continue
+            folds = _deal_groups(blocks, np.full(4, 0.25), np.random.RandomState(seed), "blocks")
+            apart = sorted(
+                min(np.hypot(*(a - b)) for b, g in zip(rows, folds, strict=True) if g != f)
+                for a, f in zip(rows, folds, strict=True)
+            )
+            gaps.append(np.mean(np.abs(np.subtract(apart, wanted))))  # Wasserstein's distance of as many values
+        found = np.mean(np.abs(np.sort(ours.distances(rows)) - wanted))
+        assert min(gaps) - 1e-12 <= found <= min(gaps) + 0.02 * np.mean(wanted)
 
 
 def test_distance_matched__degrees__distances_are_kilometres_across_the_date_line():

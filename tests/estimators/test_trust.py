@@ -86,6 +86,24 @@ def test_threshold__one_column__farthest_neighbour_in_the_other_fold():
     assert area.judge(np.array([[4.9], [5.1], [-2.1]])).inside.tolist() == [True, False, False]
 
 
+def test_applicability__square_and_weights_of_3_and_4__by_hand(monkeypatch):
+    """Meyer and Pebesma's equations on the corners of a square, which has mean 0 and deviation 1 in both columns.
+
+    Weighted by 3 and 4, sides are 6 and 8 and diagonals 10, so pairs are 8 apart on average: distances of 6, 8 and 10
+    to the nearest corner are dissimilarities of 6/8, 1 and 10/8. Left and right as folds, each corner's nearest in the
+    other fold is 6 away: the threshold is 6/8. Above and below it would be 1.
+    """
+    monkeypatch.setattr("hotvae.estimators.trust.column_importance", lambda *_: np.array([3.0, 4.0]))
+    corners = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
+    area = Applicability.learn(corners, corners, np.array([0, 0, 1, 1]), seed=0)
+    found = area.judge(np.array([[3.0, 1.0], [1.0, 3.0], [3.0, 3.0], [-1.0, -1.0], [0.0, 0.0]]))
+    np.testing.assert_allclose(found.dissimilarity, [0.75, 1.0, 1.25, 0.0, 5 / 8], rtol=1e-6)
+    assert area.threshold == pytest.approx(0.75)
+    assert found.inside.tolist()[1:] == [False, False, True, True]
+    assert found.n_beyond.tolist() == [1, 1, 2, 0, 0]
+    assert Applicability.learn(corners, corners, np.array([0, 1, 0, 1]), seed=0).threshold == pytest.approx(1.0)
+
+
 def test_dissimilarity__several_weighted_columns__equals_loop():
     random = np.random.default_rng(3)
     table, new = random.normal(size=(40, 3)) * [1, 10, 100], random.normal(size=(7, 3)) * [2, 20, 200]

@@ -253,6 +253,19 @@ def test_prepare__bounds_across_the_date_line_and_dates_across_the_year(tmp_path
     assert left(months=(7, 12)) == ["S1", "S3"]
 
 
+def test_prepare__quotes_in_text__are_letters_like_others(tmp_path):
+    """A quote that is opened and never closed must not swallow the lines after it."""
+    words = ['"half a quote', 'two "whole" ones', 'ends with one"', '"', "it's"]
+    checklists = [event(f"S{i}", locality=word, checklist_comments=word) for i, word in enumerate(words)]
+    observations = [
+        record(f"S{i}", "Parus major", "1") | {"SPECIES COMMENTS": word} for i, word in enumerate(reversed(words))
+    ]
+    prepare(*write_pair(tmp_path, checklists, observations), tmp_path / "c.parquet")
+    found = pd.read_parquet(tmp_path / "c.parquet").set_index("checklist_id")
+    assert sorted(found.index) == [f"S{i}" for i in range(len(words))]
+    assert found["Parus major"].tolist() == [1] * len(words)
+
+
 # --- awkward files -----------------------------------------------------------------------------------------
 
 

@@ -1,16 +1,20 @@
 """Rasters: what is read where, and what is refused in which words."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import rasterio
 
 from hotvae.errors import ConfigError, DataError
 from hotvae.geo.rasters import (
+    GDAL_BYTES,
     MapGrid,
     RasterInputs,
     Window,
     check_same_grid,
     choose_layers,
+    gdal_memory,
     layers_of,
     opened,
     raster_files,
@@ -125,6 +129,23 @@ def test_opened__no_file_or_no_raster__says_so(tmp_path):
         opened(tmp_path / "text.tif"),
     ):
         pass
+
+
+def test_gdal_memory__tiled_or_in_strips__is_bounded_in_bytes(tmp_path):
+    """Strips of 40,000 cells of 8 bytes: 256 rows of them are 82 MB, kept twice; a hundred such rasters are not."""
+    cells = np.zeros((2, 40_000))
+    tiled = write_raster(tmp_path / "tiled.tif", cells, tiled=True, blockxsize=256, blockysize=256)
+    strips = write_raster(tmp_path / "strips.tif", cells)
+
+    def memory(*paths):
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(rasterio.open(path)) for path in paths]
+            stack.enter_context(gdal_memory(*files))
+            return rasterio.env.get_gdal_config("GDAL_CACHEMAX")
+
+    assert memory(tiled, tiled) == GDAL_BYTES == 64_000_000
+    assert memory(strips) == 2 * 256 * 40_000 * 8
+    assert memory(*[strips] * 100) == 16 * GDAL_BYTES
 
 
 @pytest.mark.parametrize("what", ["shift", "size", "system", "extent"])

@@ -1,16 +1,20 @@
 """Figures: what is drawn are the numbers that were given."""
 
 import sys
+from importlib import resources
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.patches import Polygon
 
 from hotvae.errors import ConfigError, DataError
 from hotvae.metrics import reliability_curve
 from hotvae.report.coastline import land_rings
 from hotvae.report.plots import (
+    APART,
+    TOGETHER,
     plot_association_gradient,
     plot_association_matrix,
     plot_deviance_partition,
@@ -75,10 +79,14 @@ def test_plot_reliability__a_curve__shows_rates_and_counts():
         plot_reliability({})
 
 
+def richness_table(places, true, predicted, names=("x", "y")):
+    return pd.DataFrame(places, columns=list(names)).assign(true=true, predicted=predicted)
+
+
 def test_plot_richness_map__shuffled_grid__is_an_area_with_each_value_in_its_place():
     places = np.array([[1.0, 5.0], [0.0, 4.0], [1.0, 4.0], [0.0, 5.0], [2.0, 5.0], [2.0, 4.0]])
     true = np.array([11.0, 0.0, 1.0, 10.0, 12.0, 2.0])
-    figure = plot_richness_map(places, true, true + 3, ("east", "north"))
+    figure = plot_richness_map(richness_table(places, true, true + 3, ("east", "north")), ("east", "north"))
     areas = [axes.collections[0].get_array().reshape(2, 3).tolist() for axes in figure.axes[:3]]
     assert areas[0] == [[0, 1, 2], [10, 11, 12]]  # rows from south to north
     assert areas[2] == [[3, 3, 3], [3, 3, 3]]
@@ -89,14 +97,38 @@ def test_plot_richness_map__shuffled_grid__is_an_area_with_each_value_in_its_pla
 
 def test_plot_richness_map__scattered_places__are_points():
     places = np.random.default_rng(0).random((7, 2))
-    figure = plot_richness_map(places, np.arange(7), np.arange(7))
+    figure = plot_richness_map(richness_table(places, np.arange(7), np.arange(7)))
     np.testing.assert_array_equal(figure.axes[0].collections[0].get_offsets(), places)
     assert figure.axes[2].collections[0].get_clim() == (-1, 1)
 
 
-def test_plot_richness_map__shapes_that_differ__says_which():
-    with pytest.raises(DataError, match=r"got shapes \(2, 2\), \(2,\) and \(3,\)"):
-        plot_richness_map([[0, 0], [1, 1]], [1, 2], [1, 2, 3])
+def test_plot_richness_map__no_such_column__says_which():
+    with pytest.raises(
+        DataError, match="table must have the columns 'x', 'y', 'true', 'predicted'; got none named 'pre"
+    ):
+        plot_richness_map(pd.DataFrame({"x": [0, 1], "y": [0, 1], "true": [1, 2]}))
+
+
+def test_plots__together_and_apart__have_the_same_colours_in_every_picture():
+    names = ["a", "b", "c"]
+    rows = [(i, j, "all", {"a": 0.4, "b": 0.4, "c": -0.4}[max(i, j)], True) for i in names for j in names if i != j]
+    table = pd.DataFrame(rows, columns=["label_i", "label_j", "group", "effect", "kept"])
+    lines = {line.get_color() for line in plot_network(table).axes[0].lines}
+    assert lines == {TOGETHER, APART}
+    drawn = plot_association_matrix(table).axes[0].images[0]
+    assert to_hex(drawn.cmap(drawn.norm(0.4))) == TOGETHER.lower()
+    assert to_hex(drawn.cmap(drawn.norm(-0.4))) == APART.lower()
+    page = (resources.files("hotvae.report") / "templates" / "page.css").read_text(encoding="utf-8")
+    assert f"--together: {TOGETHER.lower()}; --apart: {APART.lower()};" in page
+
+
+def test_plot_species_map__inland_degrees__has_the_lines_between_countries():
+    table = pd.DataFrame({"longitude": [5.0, 25.0], "latitude": [45.0, 52.0], "probability": [0.1, 0.8]})
+    axes = plot_species_map(table, "wren", ("longitude", "latitude")).axes[0]
+    assert len(axes.lines) > 5
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("longitude", "latitude")
+    plain = table.set_axis(["x", "y", "probability"], axis=1)
+    assert not plot_species_map(plain, "wren").axes[0].lines
 
 
 def test_plot_interactions__groups__reorder_and_mirror():
@@ -122,7 +154,7 @@ def test_plot_interactions__wrong_input__says_what_does_not_fit():
 
 @pytest.mark.slow
 def test_plots__all__draw_without_pyplot(tmp_path):
-    plot_richness_map([[0, 0], [1, 1], [2, 0]], [1, 1, 1], [1, 1, 1]).savefig(tmp_path / "map.png", dpi=30)
+    plot_richness_map(richness_table([[0, 0], [1, 1], [2, 0]], 1, 1)).savefig(tmp_path / "map.png", dpi=30)
     plot_history({"A": history([0.1, 0.4], 2)}).savefig(tmp_path / "history.png", dpi=30)
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
 

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
@@ -41,7 +42,6 @@ _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="hotvae",
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # plain help: the pretty one takes longer to import than all the rest
     help="Predict which labels go together: train on a table, predict, evaluate.",
@@ -54,9 +54,17 @@ def _hotvae(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
+        import platform
         from importlib.metadata import version as installed
 
-        print(f"hotvae {installed('hotvae')}")
+        import torch
+
+        from hotvae.training.prediction import choose_device
+
+        device = choose_device("auto")
+        print(
+            f"hotvae {installed('hotvae')}, torch {torch.__version__} on {device}, Python {platform.python_version()}"
+        )
     elif context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -96,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Before torch is loaded: threads that spin for long while they wait starve each other on a shared machine
     # (measured on 2 busy cores: 30 s an epoch instead of 3); a short spin keeps the gain on an idle one.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = _with_address(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without × says ? rather than nothing
@@ -118,6 +126,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_output()
         return _fail(f"{error.strerror}: {error.filename}" if error.filename else error.strerror or str(error))
     return code if isinstance(code, int) else 0
+
+
+def _with_address(arguments: Sequence[str]) -> list[str]:
+    """Complete ``--ray`` where it stands without an address: this machine is meant.
+
+    Examples
+    --------
+    >>> _with_address(["map", "--ray", "--quiet"]), _with_address(["map", "--ray", "auto"])
+    (['map', '--ray', 'local', '--quiet'], ['map', '--ray', 'auto'])
+    """
+    found: list[str] = []
+    for word, after in zip_longest(arguments, arguments[1:]):
+        found.append(word)
+        if word == "--ray" and (after is None or after.startswith("-")):
+            found.append("local")
+    return found
 
 
 def _forget_output() -> None:

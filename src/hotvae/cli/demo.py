@@ -45,16 +45,18 @@ def _birds(out: Path, seed: int, threads: int, quiet: bool, as_json: bool) -> No
     result = run_demo(out, seed=seed, n_threads=threads, quiet=quiet, tell=show)
     steps = next_steps(result)
     if as_json:
-        files = {"report": str(out / "report.html"), "model": str(out / "model"), "test": str(result.files.test)}
+        pages = {name: str(out / f"{name}.html") for name in ("explorer", "report")}
+        files = pages | {"model": str(out / "model"), "test": str(result.files.test)}
         commands = {"next": [command for _, command in steps]}
         print_json({"seed": seed, "out": str(out), "table": result.table} | files | commands)
         return
     _print_rows(result.table)
     print()
     print(*LEGEND, *comparison(result.gaps), sep="\n")
-    print(f"\nreport  {out / 'report.html'}  (opens in any browser)")
-    print(f"model   {out / 'model'}")
-    print(f"tables  {result.files.train.parent}: train.csv, validation.csv, test.csv")
+    print(f"\nexplorer  {out / 'explorer.html'}  (tick what you saw, and the map answers; opens in any browser)")
+    print(f"report    {out / 'report.html'}")
+    print(f"model     {out / 'model'}")
+    print(f"tables    {result.files.train.parent}: train.csv, validation.csv, test.csv")
     _print_next(steps)
 
 

@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hotvae.cli.options import MOST_DRAWS, Force, Json, ModelFolder, Quiet
+from hotvae.cli.options import MOST_DRAWS, Force, Json, ModelFolder, Quiet, Ray
 from hotvae.cli.printing import counted, print_json, without_folders
 from hotvae.config import MOST_SEED
 
@@ -75,6 +76,7 @@ def map_(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Decides the draws.")] = 0,
     pictures: Annotated[bool, typer.Option(help="Also make a PNG of each map, and the page.")] = True,
+    ray: Ray = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -83,6 +85,7 @@ def map_(
     from hotvae.errors import ConfigError
     from hotvae.geo.maps import MapOptions
     from hotvae.jobs.maps import map_model
+    from hotvae.scale.items import items_on
 
     known: dict[str, float] = {}
     for name, value in pairs(given or [], "--given", "LABEL=1").items():
@@ -96,7 +99,7 @@ def map_(
             raise ConfigError(f"--climate must be FUTURE=PRESENT; got {text!r}. Name two rasters.")
         swapped[present] = future
     options = MapOptions(known, tolerance, draws, draw_every_cell, float32, calls, level, seed)
-    with counted("tiles", silent=quiet or as_json) as progress:
+    with items_on(ray) as each, counted("tiles", silent=quiet or as_json) as progress:
         found = map_model(
             model_folder,
             out,
@@ -109,9 +112,10 @@ def map_(
             threads=threads,
             pictures=pictures,
             force=force,
-            command="hotvae " + without_folders(context.obj or sys.argv[1:]),
+            command="hotvae " + without_folders(_without_ray(context.obj or sys.argv[1:])),
             say=(lambda line: None) if quiet or as_json else (lambda line: print(line, file=sys.stderr, flush=True)),
             progress=progress,
+            each=each,
         )
     if as_json:
         print_json(
@@ -128,6 +132,12 @@ def map_(
         )
     if pictures:
         print(f"open {found.folder / 'index.html'}")
+
+
+def _without_ray(words: Sequence[str]) -> list[str]:
+    """Leave out where a map was made: it is the same map."""
+    kept = [word for before, word in pairwise(["", *words]) if before != "--ray"]
+    return [word for word in kept if word != "--ray" and not word.startswith("--ray=")]
 
 
 def pairs(texts: Sequence[str], option: str, example: str) -> dict[str, str]:

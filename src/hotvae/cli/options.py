@@ -47,6 +47,14 @@ IgnoreUnknown = Annotated[bool, typer.Option("--ignore-unknown", help="Pass over
 Encoding = Annotated[str, typer.Option(help="Encoding of text files.")]
 Decimal = Annotated[str, typer.Option(help="Decimal mark of text files.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Work on a Ray cluster: HOST:PORT, auto for the one this machine is part of, or alone for all its cores.",
+    ),
+]
 SafeCsv = Annotated[
     bool,
     typer.Option("--safe-csv", help="In CSV: an apostrophe before texts that a spreadsheet would take for formulas."),

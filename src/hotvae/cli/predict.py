@@ -20,6 +20,7 @@ from hotvae.cli.options import (
     Long,
     ModelFolder,
     ModelTable,
+    Ray,
     SafeCsv,
     Sheet,
 )
@@ -82,13 +83,15 @@ def predict(
         ),
     ] = False,
     safe_csv: SafeCsv = False,
+    ray: Ray = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write the probability of every label for every row, alone or given that some labels are known."""
     from hotvae.jobs.predict import BestLists, predict_table
+    from hotvae.scale.items import items_on
 
-    with _row_progress() as progress:
+    with items_on(ray) as each, _row_progress() as progress:
         found = predict_table(
             model_folder,
             table,
@@ -108,6 +111,7 @@ def predict(
             safe_csv=safe_csv,
             force=force,
             progress=progress,
+            each=each,
         )
     counts = {"n_labels_given": found.n_given, "n_rows_given": found.n_rows_given}
     if as_json:

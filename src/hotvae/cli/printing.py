@@ -43,8 +43,10 @@ def print_measures(result: Mapping[str, Any], oracle: Mapping[str, Any] | None =
 
 
 def best_epoch(result: Mapping[str, Any]) -> str:
-    """Name the epoch that was kept."""
-    return f"{result['best_epoch']} of {result['n_epochs']} (stopped: {result['stopped']})"
+    """Name the epoch that was kept, and say what to do where it was the last one."""
+    is_last = result["stopped"] == "max_epochs" and result["best_epoch"] == result["n_epochs"]
+    remedy = ": it was still getting better, try more --epochs" if is_last else ""
+    return f"{result['best_epoch']} of {result['n_epochs']} (stopped: {result['stopped']}{remedy})"
 
 
 def without_folders(arguments: Sequence[str]) -> str:

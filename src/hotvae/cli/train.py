@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +25,7 @@ from hotvae.cli.options import (
     Long,
     MaxDistance,
     NamedData,
+    Ray,
     Relatives,
     Seed,
     Sheet,
@@ -40,7 +41,7 @@ from hotvae.cli.options import (
     given_options,
 )
 from hotvae.cli.printing import best_epoch, print_json, print_measures, without_folders
-from hotvae.errors import listed
+from hotvae.errors import ConfigError, listed
 from hotvae.jobs.settings import TrainSettings, join_settings
 
 if TYPE_CHECKING:
@@ -109,6 +110,10 @@ def train(
             metavar="N", min=100, help="With --stream: rows that decide all but the networks' weights (50000)."
         ),
     ] = None,
+    ray: Ray = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="With --ray: processes that share the training.")
+    ] = None,
     resume: Annotated[
         bool | None,
         typer.Option("--resume/--no-resume", help="Go on with an interrupted run (default), or start afresh."),
@@ -124,12 +129,15 @@ def train(
 ) -> None:
     """Train a model on a table, or on a named data set, and save it as a folder."""
     options = given_options(context.params)
+    for name in ("ray", "workers"):
+        options.pop(name, None)
+    if (workers is None) != (ray is None):
+        raise ConfigError("--ray and --workers must go together; got one of them. Name both, or use torchrun.")
     if options.pop("as_json", None) is not None:
         options["json"] = as_json
     settings = join_settings(table, options, assignments or [], config)
 
     from hotvae.jobs import train as job
-    from hotvae.jobs.stream import train_streamed
     from hotvae.training.ranks import torchrun_group
 
     state = job.state_file(job.checked_out(settings.out))
@@ -139,12 +147,9 @@ def train(
     try:
         told: list[TableRoles] = []
         with torchrun_group() as ranks:
-            run = (train_streamed if settings.stream else job.train)(
-                settings,
-                table,
-                command=command,
-                tell=lambda roles: _take_roles(roles, told, settings.quiet or settings.json or not ranks.is_first),
-                ranks=ranks,
+            silent = settings.quiet or settings.json or not ranks.is_first
+            run = _job(settings, ray, workers)(
+                settings, table, command=command, tell=lambda roles: _take_roles(roles, told, silent), ranks=ranks
             )
         if not ranks.is_first:
             return
@@ -159,6 +164,23 @@ def train(
         is_long = bool(told) and told[0].is_long
         rows = table if not is_long else None if settings.sites is None else Path(settings.sites)
         _print_training(summary, run.model.title, rows)
+
+
+def _job(settings: TrainSettings, ray: str | None, workers: int | None) -> "Callable[..., TrainRun]":
+    """Return what trains: here, as one of several processes, or on a cluster."""
+    from hotvae.jobs.stream import train_streamed
+    from hotvae.jobs.train import train as train_whole
+
+    if ray is None or workers is None:
+        return train_streamed if settings.stream else train_whole
+    from hotvae.scale.cluster import cluster
+    from hotvae.scale.training import train_on_ray
+
+    def elsewhere(settings: TrainSettings, table: Path | None, *, command: str, **_: Any) -> "TrainRun":
+        with cluster(ray):
+            return train_on_ray(settings, table, workers, command)
+
+    return elsewhere
 
 
 def _take_roles(roles: "TableRoles", told: list["TableRoles"], silent: bool) -> None:
@@ -225,8 +247,7 @@ def _print_training(summary: Mapping[str, Any], title: str, table: Path | None) 
         print(f"on {rows}, which also chose the thresholds:")
         print_measures(summary["validation"])
     print(f"saved       {summary['model']}")
-    if table is None:
-        print(f"next        {shlex.join(['hotvae', 'info', summary['model']])}")
-        return
-    out = f"{Path(summary['model']).name}-predictions.csv"
-    print(f"next        {shlex.join(['hotvae', 'predict', summary['model'], str(table), '--out', out])}")
+    print(f"next        {shlex.join(['hotvae', 'info', summary['model']])}")
+    if table is not None:
+        words = shlex.join(["hotvae", "predict", summary["model"], f"new_{table.name}", "--out", "predictions.csv"])
+        print(f"then        {words}  (rows it has not seen, with the columns of {table.name})")

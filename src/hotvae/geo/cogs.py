@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from hotvae.errors import ConfigError, DataError
 from hotvae.files import write_text
 from hotvae.geo.extras import geo_module
-from hotvae.geo.rasters import TILE, MapGrid, Window
+from hotvae.geo.rasters import GDAL_BYTES, TILE, MapGrid, Window
 from hotvae.geo.tiles import no_room
 
-# Megabytes that GDAL may keep of files in memory, whatever their size. Smaller copies of a map wait in a file of their
-# own until it is put together; to pack them for that long would be half of all the time of writing.
-_GDAL = {"GDAL_CACHEMAX": 64, "COG_TMP_COMPRESSION": "NONE"}
+# Smaller copies of a map wait in a file of their own until it is put together. They are not packed for that long: of a
+# large map GDAL would pack and unpack the same blocks again and again.
+_GDAL = {"GDAL_CACHEMAX": GDAL_BYTES, "COG_TMP_COMPRESSION": "NONE"}
 
 # Five stops of a scale from little to much, legible without colour: viridis; and from loss over nothing to gain.
 SEQUENTIAL = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
@@ -165,7 +165,7 @@ def write_style(path: Path, low: float, high: float, colours: Sequence[str] = SE
     path : Path
         The raster; the style ends in ``.qml``.
     low, high : float
-        Ends of the colour scale, in stored values.
+        Ends of the colour scale, in values as QGIS has them: stored ones times their scale.
     colours : sequence of str
         From low to high.
     band : int

@@ -311,6 +311,10 @@ def _reachable(target: Path, send: Callable[[_Write], None]) -> Iterator[None]:
     def feed() -> None:
         try:
             with target.open("wb", buffering=_BLOCK) as out:
+                with suppress(ImportError, AttributeError, OSError):  # as much at once as the system allows
+                    import fcntl
+
+                    fcntl.fcntl(out.fileno(), fcntl.F_SETPIPE_SZ, _BLOCK)
                 send(out.write)
         except BrokenPipeError:
             pass  # the reader has stopped, and says why

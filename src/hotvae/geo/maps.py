@@ -245,7 +245,7 @@ class MapModel:
 
         Where draws are made for every cell, the quantiles of richness are not among them.
         """
-        mean, spread = _moments(probs)
+        mean, spread = richness_moments(probs)
         richness = [mean] if self.spread is None else [mean, *self.spread.bounds(mean, spread, probs.shape[1])]
         uncertainty: list[NDArray[Any]] = [np.minimum(probs, 1 - probs).sum(axis=1)]
         found: dict[str, NDArray[Any]] = {
@@ -403,9 +403,7 @@ def prepare(
     DataError
         A map without a cell that has data, or coordinates in other units than those of training.
     """
-    trust = getattr(model, "trust_", None)
-    area = None if trust is None else trust.area
-    sets = None if trust is None or options.given else trust.sets
+    area, sets = trust_of(model, options)
     mapper = MapModel(model, tuple(columns), options, area=area, sets=sets)
     windows = inputs.windows()
     chosen = sorted({int(place) for place in np.linspace(0, len(windows) - 1, _LOOKED_AT)})
@@ -422,7 +420,7 @@ def prepare(
     tried = pool.iloc[np.sort(random.choice(len(pool), min(_TRIED, len(pool)), replace=False))]
     _check_places(area, mapper, tried, places)
     if area is not None:
-        everywhere = area.columns_beyond(model._read(mapper.rows(tried))).all(axis=0)
+        everywhere = np.asarray(area.columns_beyond(model._read(mapper.rows(tried))).all(axis=0))
         beyond = tuple(name for name, is_beyond in zip(area.names, everywhere, strict=True) if is_beyond)
         mapper = replace(mapper, beyond=beyond)
     if options.tolerance > 0:
@@ -431,6 +429,14 @@ def prepare(
         return mapper
     drawn = tried.iloc[:: max(1, len(tried) // _DRAWN)]
     return replace(mapper, spread=learn_spread(mapper, drawn))
+
+
+def trust_of(model: LabelClassifier, options: MapOptions) -> tuple[Applicability | None, PresenceSets | None]:
+    """Return what a model knows of where it can be believed, and of safe calls; those were promised without given."""
+    trust = getattr(model, "trust_", None)
+    if trust is None:
+        return None, None
+    return trust.area, None if options.given else trust.sets
 
 
 def _check_places(area: Applicability | None, mapper: MapModel, table: pd.DataFrame, places: Sequence[str]) -> None:
@@ -478,7 +484,7 @@ def learn_spread(mapper: MapModel, table: pd.DataFrame) -> RichnessSpread:
     """Draw whole communities for some rows, and learn how wide their richness spreads."""
     probs = mapper.predict(table)
     drawn = mapper.draw_richness(table, mapper.options.seed)
-    mean, spread = _moments(probs)
+    mean, spread = richness_moments(probs)
     safe = np.maximum(spread, 1e-9)
     target = (np.quantile(drawn, [0.05, 0.95], axis=0) - mean) / safe
     terms = _terms(mean, spread)
@@ -501,7 +507,7 @@ def learn_spread(mapper: MapModel, table: pd.DataFrame) -> RichnessSpread:
 # Small pieces --------------------------------------------------------------------------------------------------
 
 
-def _moments(probs: Floats) -> tuple[Floats, Floats]:
+def richness_moments(probs: Floats) -> tuple[Floats, Floats]:
     """Return the expected richness, and its deviation if labels were independent."""
     return probs.sum(axis=1), np.sqrt((probs * (1 - probs)).sum(axis=1))
 

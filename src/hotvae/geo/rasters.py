@@ -20,6 +20,9 @@ from hotvae.geo.extras import geo_module
 TILE = 256
 """Side of a tile in cells: the unit of work, and the block of the files that are written."""
 
+GDAL_BYTES = 64_000_000
+"""What GDAL may keep of files in memory, whatever their size; rasterio takes bytes."""
+
 _RASTERS = (".tif", ".tiff", ".vrt", ".img", ".asc", ".nc", ".jp2")
 
 
@@ -165,6 +168,15 @@ class Layer:
     band: int
 
 
+def gdal_memory(*datasets: Any) -> Any:
+    """Return a context in which GDAL keeps no more than it has to of what it reads; else it takes a share of memory.
+
+    A raster in strips is read by whole rows, and tiles beside each other share them: these rows are kept.
+    """
+    rows = sum(d.width * TILE * np.dtype(d.dtypes[0]).itemsize for d in datasets if d.block_shapes[0][1] > TILE)
+    return geo_module("rasterio", "read rasters").Env(GDAL_CACHEMAX=min(max(GDAL_BYTES, 2 * rows), 16 * GDAL_BYTES))
+
+
 @contextmanager
 def opened(path: str | Path) -> Iterator[Any]:
     """Open a raster, or say what is wrong with it: no such file, no reference system, a grid that is rotated.
@@ -188,7 +200,7 @@ def opened(path: str | Path) -> Iterator[Any]:
         raise DataError(
             f"raster must be a file that GDAL reads; got {source.name!r} ({error}). Check the file."
         ) from error
-    with dataset:
+    with dataset, gdal_memory(dataset):
         if dataset.crs is None:
             raise DataError(
                 f"raster must have a coordinate reference system; got none ({source.name}). "
@@ -419,6 +431,11 @@ class RasterInputs:
 
     def read(self, window: Window) -> Cells:
         """Read the cells of a window that have a value in every band."""
+        files = {layer.path: self._open(layer.path) for layer in self.layers}
+        with gdal_memory(*files.values()):
+            return self._read(window)
+
+    def _read(self, window: Window) -> Cells:
         values: dict[str, NDArray[Any]] = {}
         valid = np.ones(window.n_cells, dtype=bool)
         for layer in self.layers:

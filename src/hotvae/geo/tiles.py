@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotvae.errors import ConfigError, DataError
-from hotvae.files import write_text
+from hotvae.files import place_beside, write_text
 
 # Characters of the checksum that a file begins with.
 _DIGEST = 64
@@ -56,25 +56,11 @@ class TileStore:
 
     def path(self, number: int) -> Path:
         """Return the file of a tile."""
-        return self.folder / f"{number:07d}.tile"
+        return _tile_path(self.folder, number)
 
     def write(self, number: int, arrays: Mapping[str, NDArray[Any]], notes: Any) -> None:
         """Write a tile: its checksum, then its arrays."""
-        payload = io.BytesIO()
-        np.savez(payload, allow_pickle=False, notes=np.frombuffer(json.dumps(notes).encode(), dtype=np.uint8), **arrays)
-        content = payload.getbuffer()
-        digest = hashlib.sha256(content).hexdigest().encode("ascii")
-        target = self.path(number)
-        partial = target.with_suffix(f".{os.getpid()}.part")
-        try:
-            with no_room(target.parent), partial.open("wb") as file:
-                file.write(digest)
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, target)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_tile(self.folder, number, arrays, notes)
 
     def read(self, number: int, name: str) -> NDArray[Any]:
         """Read one array of a tile; its own checksum is looked at once more.
@@ -115,6 +101,30 @@ class TileStore:
     def remove(self) -> None:
         """Throw all tiles away: the map is there."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def write_tile(folder: Path, number: int, arrays: Mapping[str, NDArray[Any]], notes: Any) -> Path:
+    """Write a tile of a store: its checksum, then its arrays; return its file."""
+    payload = io.BytesIO()
+    np.savez(payload, allow_pickle=False, notes=np.frombuffer(json.dumps(notes).encode(), dtype=np.uint8), **arrays)
+    content = payload.getbuffer()
+    digest = hashlib.sha256(content).hexdigest().encode("ascii")
+    target = _tile_path(folder, number)
+    partial = place_beside(target)  # a tile may be made in two places at once
+    try:
+        with no_room(target.parent), partial.open("wb") as file:
+            file.write(digest)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def _tile_path(folder: Path, number: int) -> Path:
+    return folder / f"{number:07d}.tile"
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from hotvae.estimators.registry import load_model
 from hotvae.files import write_text
 from hotvae.jobs.data import ExportedSet, export_set
 from hotvae.jobs.explain import explain_table
+from hotvae.jobs.explore import explore_model
 from hotvae.jobs.settings import TrainSettings
 from hotvae.jobs.table_needs import TableNeeds
 from hotvae.jobs.train import train
@@ -57,7 +58,8 @@ class DemoResult:
     Attributes
     ----------
     out : Path
-        Folder with ``report.html``, ``results.json``, ``model``, ``birds`` (the tables) and ``seen.csv``.
+        Folder with ``explorer.html``, ``report.html``, ``results.json``, ``model``, ``birds`` (the tables),
+        ``routes.csv`` (all places) and ``seen.csv``.
     seed : int
         The seed.
     table : list of dict
@@ -85,7 +87,7 @@ def run_demo(
     parameters: dict[str, Any] | None = None,
     n_trees: int = 300,
 ) -> DemoResult:
-    """Train HOT-VAE, trees and a plain network on birds, compare them on new blocks of the map, and write a report.
+    """Train HOT-VAE, trees and a plain network on birds, compare them on new blocks of the map, and write pages.
 
     Parameters
     ----------
@@ -168,6 +170,11 @@ def run_demo(
         "log_loss_gaps": {rival: {"gap": gap, "half_width_95": half} for rival, (gap, half) in gaps.items()},
     }
     write_text(out / "results.json", json.dumps(json_ready(notes), indent=1, ensure_ascii=False) + "\n")
+    tell("the explorer: the map of all routes, which answers what it is told")
+    every = pd.concat([pd.read_csv(path) for path in (files.train, files.validation, files.test)])
+    write_table(every.drop(columns=list(needs.labels)), out / "routes.csv")
+    page = out / "explorer.html"
+    explore_model(out / "model", out / "routes.csv", page, title="Breeding birds, 2009", seed=seed, force=True)
     tell("the report")
     explain_table(out / "model", files.test, out / "report.html", rows=PAGE_ROWS, seed=seed, force=True)
     return result

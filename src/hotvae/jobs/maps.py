@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,11 @@ from hotvae.geo.maps import (
     check_given,
     map_window,
     prepare,
+    trust_of,
 )
 from hotvae.geo.rasters import RasterInputs, Window, choose_layers, layers_of, raster_files
-from hotvae.geo.tiles import TileStore, check_room
+from hotvae.geo.tiles import TileStore, check_room, write_tile
+from hotvae.jobs.items import Each, Made
 from hotvae.jobs.table_needs import TableNeeds
 
 SUMMARY = "map.json"
@@ -97,6 +99,7 @@ def map_model(
     command: str = "",
     say: _Say = lambda line: None,
     progress: Callable[[int, int], None] | None = None,
+    each: Each | None = None,
 ) -> MapRun:
     """Map a model.
 
@@ -131,6 +134,8 @@ def map_model(
         Takes lines for the watcher.
     progress : callable, optional
         Takes tiles done, and all.
+    each : callable, optional
+        Makes the tiles elsewhere, such as :func:`hotvae.scale.items.each_on_ray`; by default here, one by one.
 
     Returns
     -------
@@ -178,7 +183,14 @@ def map_model(
         say(line)
     store = TileStore(store_folder, identity)
     started = time.process_time()
-    n_found, spent = _make_tiles(store, mapper, inputs, futures, progress)
+    order = None
+    if each is not None:
+        files_of = {"rasters": tuple(rasters), "grid": grid, "fixed": fixed or {}, "climate": climate or {}}
+        order = TileOrder(Path(model_folder), files_of, coordinates_crs, threads, _bare(mapper), store.folder)
+    work = TileWork(mapper, inputs, futures, store.folder)
+    n_found, spent = _make_tiles(
+        store, windows, partial(map, work) if order is None or each is None else partial(each, order), progress
+    )
     computed = time.process_time() - started
     if n_found:
         say(f"{n_found:,} tiles were there already")
@@ -358,33 +370,97 @@ def told(mapper: MapModel) -> list[str]:
     return lines
 
 
+@dataclass(frozen=True)
+class TileWork:
+    """Makes tiles, and writes each to its file.
+
+    Attributes
+    ----------
+    mapper : MapModel
+        From :func:`~hotvae.geo.maps.prepare`.
+    inputs, futures : MapInputs, sequence of MapInputs
+        Of now, and of another time.
+    folder : Path
+        Of the tiles.
+    """
+
+    mapper: MapModel
+    inputs: MapInputs
+    futures: Sequence[MapInputs]
+    folder: Path
+
+    def __call__(self, window: Window) -> Made:
+        """Make a tile."""
+        tile = map_window(self.mapper, self.inputs, window)
+        others = [map_window(self.mapper, future, window) for future in self.futures]
+        started = time.process_time()
+        path = write_tile(self.folder, window.number, *_stored(tile, others, self.mapper.options.as_float))
+        spent = {name: sum(part.seconds[name] for part in (tile, *others)) for name in tile.seconds}
+        spent["rest"] += time.process_time() - started
+        return Made.of(path, spent)
+
+
+@dataclass(frozen=True)
+class TileOrder:
+    """All that makes the tiles of a map, to be sent elsewhere: names of files, and what was settled beforehand.
+
+    Attributes
+    ----------
+    model_folder : Path
+        The model is read where tiles are made.
+    sources : dict
+        ``rasters``, ``grid``, ``fixed`` and ``climate`` of :func:`map_model`.
+    coordinates_crs, threads
+        As in :func:`map_model`.
+    settled : MapModel
+        Without the model, and what is part of it.
+    folder : Path
+        Of the tiles.
+    """
+
+    model_folder: Path
+    sources: dict[str, Any]
+    coordinates_crs: str | None
+    threads: int | None
+    settled: MapModel
+    folder: Path
+
+    def open(self) -> TileWork:
+        """Read the model, and find the inputs."""
+        model = load_model(self.model_folder)
+        if self.threads is not None:
+            model.change_settings(n_threads=self.threads)
+        climate = self.sources["climate"]
+        rasters, grid, fixed = (self.sources[name] for name in ("rasters", "grid", "fixed"))
+        _, inputs = map_inputs(model, rasters, grid, fixed, self.coordinates_crs)
+        area, sets = trust_of(model, self.settled.options)
+        mapper = replace(self.settled, model=model, area=area, sets=sets)
+        return TileWork(mapper, inputs, _futures(inputs, climate), self.folder)
+
+
+def _bare(mapper: MapModel) -> MapModel:
+    """Return what was settled for all tiles, without the model."""
+    nobody: Any = None
+    return replace(mapper, model=nobody, area=None, sets=None)
+
+
 def _make_tiles(
     store: TileStore,
-    mapper: MapModel,
-    inputs: MapInputs,
-    futures: Sequence[MapInputs],
+    windows: Sequence[Window],
+    each: Callable[[Sequence[Window]], Iterable[Made]],
     progress: Callable[[int, int], None] | None,
 ) -> tuple[int, dict[str, float]]:
-    """Compute the tiles that are not there; return how many were, and where the time went."""
-    windows = inputs.windows()
-    n_found, spent = 0, {"read": 0.0, "model": 0.0, "trust": 0.0, "rest": 0.0}
+    """Have the tiles made that are not there; return how many were, and where the time went."""
+    missing = [window for window in windows if not store.has(window.number)]
+    n_done, spent = len(windows) - len(missing), {"read": 0.0, "model": 0.0, "trust": 0.0, "rest": 0.0}
     if progress is not None:
-        progress(0, len(windows))
-    for window in windows:
-        if store.has(window.number):
-            n_found += 1
-        else:
-            tile = map_window(mapper, inputs, window)
-            others = [map_window(mapper, future, window) for future in futures]
-            started = time.process_time()
-            store.write(window.number, *_stored(tile, others, mapper.options.as_float))
-            for part in (tile, *others):
-                for name, seconds in part.seconds.items():
-                    spent[name] += seconds
-            spent["rest"] += time.process_time() - started
+        progress(n_done, len(windows))
+    for number, made in enumerate(each(missing), start=n_done + 1):
+        for name, seconds in made.seconds.items():
+            spent[name] += seconds
         if progress is not None:
-            progress(window.number + 1, len(windows))
-    return n_found, spent
+            progress(number, len(windows))
+    return n_done, spent
 
 
 def _stored(tile: Tile, others: Sequence[Tile], is_float: bool) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -439,7 +515,7 @@ def _assemble(
             resampling="nearest" if product.endswith(("calls", "trust")) else "average",
             tags={"software": "hotvae", "product": product},
         )
-        low, high = _style_range(product, seen, mapper, is_bytes)
+        low, high = _style_range(product, seen, mapper)
         write_style(path, low, high, DIVERGING if product == "change" else SEQUENTIAL)
         ranges[product] = [[low * scale, high * scale] for low, high in zip(seen.low, seen.high, strict=True)]
         files.append(path)
@@ -474,9 +550,9 @@ class _Ranges:
         self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
 
 
-def _style_range(product: str, seen: _Ranges, mapper: MapModel, is_bytes: bool) -> tuple[float, float]:
+def _style_range(product: str, seen: _Ranges, mapper: MapModel) -> tuple[float, float]:
     if product.endswith("probabilities"):
-        return (0.0, 250.0) if is_bytes else (0.0, 1.0)
+        return 0.0, 1.0  # also of bytes: QGIS multiplies them by their scale
     if product.endswith("calls"):
         return 0.0, 2.0
     if product.endswith("trust") and mapper.area is not None:

@@ -4,8 +4,8 @@ import hashlib
 import json
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.decisions import OBJECTIVES, check_empty
 from hotvae.estimators.registry import load_model
 from hotvae.estimators.thresholds import apply_thresholds
+from hotvae.estimators.trust import TrustRows
 from hotvae.features.rows import take
 from hotvae.files import check_name, locked, whole_file, write_text
+from hotvae.jobs.items import Each, Made
 from hotvae.jobs.table_needs import TableNeeds
 from hotvae.metrics import METRICS, find_metric
 
@@ -143,6 +145,7 @@ def predict_table(
     safe_csv: bool = False,
     force: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    each: Each | None = None,
 ) -> PredictionRun:
     r"""Write the probability of every label for every row of a table, behind its id and coordinates.
 
@@ -175,6 +178,8 @@ def predict_table(
         Replace files that are there.
     progress : callable, optional
         As in :func:`predict_stream`, which predicts from Parquet to Parquet.
+    each : callable, optional
+        As in :func:`predict_stream`; only from Parquet to Parquet, without ``given``.
 
     Raises
     ------
@@ -208,8 +213,15 @@ def predict_table(
     cut = find_threshold(model, binary, threshold)
     if lists is not None:
         lists.check(model)
-    columns = model.label_names_ if model.target_ == "labels" else model.classes_
-    if given is None and long is None and source.suffix.lower() in _PARQUET and target.suffix.lower() in _PARQUET:
+    columns = columns_of(model)
+    is_plain = given is None and long is None
+    is_stream = is_plain and source.suffix.lower() in _PARQUET and target.suffix.lower() in _PARQUET
+    if each is not None and not is_stream:
+        raise ConfigError(
+            f"a prediction on Ray must go from Parquet to Parquet, without given labels; got {source.name!r} to "
+            f"{target.name!r}{'' if given is None else ' with given labels'}. Convert the table first."
+        )
+    if is_stream:
         n_rows = predict_stream(
             model,
             source,
@@ -223,6 +235,9 @@ def predict_table(
             calls_out=calls_out,
             watch=watch,
             progress=progress,
+            each=each,
+            folder=model_folder,
+            threads=threads,
         )
         watch.warn()
         first = pyarrow.parquet.read_schema(target).names[0]
@@ -292,18 +307,40 @@ class Watch:
 
     def look(self, features: Any, places: pd.DataFrame | None) -> pd.DataFrame | None:
         """Count rows, and return the columns that stand before the labels."""
-        if self.area is None or self.n_outside is None:
-            return places
+        front, counts = self.count(features, places)
+        self.add(counts)
+        return front
+
+    def count(self, features: Any, places: pd.DataFrame | None) -> tuple[pd.DataFrame | None, dict[str, Any]]:
+        """Return the columns that stand before the labels, and what :meth:`add` takes; JSON-able."""
+        if self.area is None:
+            return places, {}
         ready = self.model._read(_without_names(self.model, features))
         near = self.area.judge(ready)
         far = self.area.columns_far(ready)
-        if far.any() and not self._n_far:
-            self._first_far = self.n_rows + int(np.flatnonzero(far.any(axis=1))[0])
-        self._n_far += int(far.any(axis=1).sum())
-        self._far_columns += far.sum(axis=0)
-        self.n_rows += len(near.inside)
-        self.n_outside += int((~near.inside).sum())
-        self._beyond += self.area.columns_beyond(ready).sum(axis=0)
+        counts = {
+            "n_rows": len(near.inside),
+            "n_outside": int((~near.inside).sum()),
+            "beyond": self.area.columns_beyond(ready).sum(axis=0).tolist(),
+            "n_far": int(far.any(axis=1).sum()),
+            "first_far": int(far.any(axis=1).argmax()),
+            "far_columns": far.sum(axis=0).tolist(),
+        }
+        return self._front(near, places), counts
+
+    def add(self, counts: Mapping[str, Any]) -> None:
+        """Add what was counted of the rows that follow those seen so far."""
+        if self.n_outside is None:
+            return
+        if counts["n_far"] and not self._n_far:
+            self._first_far = self.n_rows + counts["first_far"]
+        self._n_far += counts["n_far"]
+        self._far_columns += np.array(counts["far_columns"], dtype=np.int64)
+        self.n_rows += counts["n_rows"]
+        self.n_outside += counts["n_outside"]
+        self._beyond += np.array(counts["beyond"], dtype=np.int64)
+
+    def _front(self, near: TrustRows, places: pd.DataFrame | None) -> pd.DataFrame | None:
         if not self.wanted:
             return places
         seen = pd.DataFrame(
@@ -504,6 +541,9 @@ def predict_stream(
     watch: Watch | None = None,
     rows_at_once: int = STREAM_ROWS,
     progress: Callable[[int, int], None] | None = None,
+    each: Each | None = None,
+    folder: str | Path | None = None,
+    threads: int | None = None,
 ) -> int:
     """Predict a Parquet table of any length into another one, a piece at a time.
 
@@ -531,6 +571,10 @@ def predict_stream(
         Rows of a piece; memory grows with it, not with the table.
     progress : callable, optional
         Called with the number of rows done and the number of all rows, first and after each piece.
+    each : callable, optional
+        Makes the pieces elsewhere, such as :func:`hotvae.scale.items.each_on_ray`; by default here, one by one.
+    folder, threads : path and int, optional
+        With ``each``: where the model is read from there, and its threads.
 
     Returns
     -------
@@ -559,35 +603,26 @@ def predict_stream(
         n_rows = file.metadata.num_rows
         if n_rows == 0:
             raise DataError(f"table must have at least 1 row; got 0 rows in {str(source)!r}. Check the file.")
-        needs = TableNeeds.of_model(model)
         parts = target.with_name(f".{target.name}.parts")
-        wanted = None if lists is None else asdict(lists)
-        settings = [id_column, ignore_unknown, threshold, binary_out is not None, wanted, rows_at_once, needs.features]
-        settings.append(watch is not None and watch.wanted)
+        wanted = None if watch is None else watch.wanted
+        model_folder = None if folder is None else Path(folder)
+        order = PieceOrder(source, parts, id_column, ignore_unknown, lists, wanted, rows_at_once, model_folder, threads)
+        told = asdict(replace(order, table=Path(), parts=Path(), folder=None, threads=None))
+        settings = [told, threshold, binary_out is not None, TableNeeds.of_model(model).features]
         _open_parts(parts, _stream_identity(model, source, settings))
-        columns = model.label_names_ if model.target_ == "labels" else model.classes_
-        n_parts = -(-n_rows // rows_at_once)
+        finished = [order.path(number) for number in range(-(-n_rows // rows_at_once))]
+        missing = [number for number, piece in enumerate(finished) if not piece.exists()]
+        n_done = len(finished) - len(missing)
         if progress is not None:
-            progress(0, n_rows)
-        for number, frame in enumerate(_pieces(file, rows_at_once)):
-            piece = parts / f"{number:06d}.parquet"
-            start = number * rows_at_once
-            own_lists = parts / f"{number:06d}.list.parquet"
-            is_new = not piece.exists()
-            if is_new or watch is not None:  # rows of finished pieces are counted, too
-                rows = frame()
-                features, ids = needs.features_of(
-                    rows, id_column=id_column, ignore_unknown=ignore_unknown, source=source.name, first_row=start
-                )
-                places = needs.places_of(rows)
-                front = places if watch is None else watch.look(features, places)
-                if is_new and lists is not None:
-                    write_table(prediction_table(ids, lists.of(model, features), columns, places), own_lists)
-                if is_new:
-                    write_table(prediction_table(ids, predict_rows(model, features), columns, front), piece)
+            progress(min(n_done * rows_at_once, n_rows), n_rows)
+        for _ in map(PieceWork(order, model), missing) if each is None else each(order, missing):
+            n_done += 1
             if progress is not None:
-                progress(min(start + rows_at_once, n_rows), n_rows)
-        finished = [parts / f"{number:06d}.parquet" for number in range(n_parts)]
+                progress(min(n_done * rows_at_once, n_rows), n_rows)
+        columns = columns_of(model)
+        for piece in finished:
+            if watch is not None:
+                watch.add(json.loads(piece.with_suffix(".json").read_text(encoding="utf-8")))
         _join_parts(finished, target, None, len(columns))
         if binary_out is not None and threshold is not None:
             cut = threshold
@@ -603,22 +638,133 @@ def predict_stream(
     return int(n_rows)
 
 
-def _pieces(file: Any, rows_at_once: int) -> Iterator[Callable[[], pd.DataFrame]]:
-    """Cut a Parquet file into frames of as many rows, whatever its row groups; each is built when it is used."""
-    import pyarrow
+@dataclass(frozen=True)
+class PieceOrder:
+    """All that makes the pieces of a prediction, to be sent elsewhere.
 
-    waiting: list[Any] = []
-    n_waiting = 0
-    for batch in file.iter_batches(batch_size=rows_at_once):
-        waiting.append(batch)
-        n_waiting += batch.num_rows
-        while n_waiting >= rows_at_once:
-            whole = pyarrow.Table.from_batches(waiting)
-            piece, rest = whole.slice(0, rows_at_once), whole.slice(rows_at_once)
-            yield piece.to_pandas
-            waiting, n_waiting = rest.to_batches(), rest.num_rows
-    if n_waiting:
-        yield pyarrow.Table.from_batches(waiting).to_pandas
+    Attributes
+    ----------
+    table, parts : Path
+        Where rows come from, and the folder of the pieces.
+    id_column, ignore_unknown, lists, rows_at_once
+        As in :func:`predict_stream`.
+    watched : bool or None
+        Whether columns of trust are wanted; None where nobody counts rows.
+    folder : Path, optional
+        Of the model, which is read where pieces are made.
+    threads : int, optional
+        CPU threads of the model.
+    """
+
+    table: Path
+    parts: Path
+    id_column: str | None
+    ignore_unknown: bool
+    lists: BestLists | None
+    watched: bool | None
+    rows_at_once: int
+    folder: Path | None = None
+    threads: int | None = None
+
+    def path(self, number: int) -> Path:
+        """Return the file of a piece."""
+        return self.parts / f"{number:06d}.parquet"
+
+    def open(self) -> "PieceWork":
+        """Read the model."""
+        assert self.folder is not None  # whoever sends it names the model
+        model = load_model(self.folder)
+        if self.threads is not None:
+            model.change_settings(n_threads=self.threads)
+        return PieceWork(self, model)
+
+
+class PieceWork:
+    """Predicts pieces of a table, and writes each to its file.
+
+    Parameters
+    ----------
+    order : PieceOrder
+        What is wanted.
+    model : LabelClassifier
+        A fitted model.
+    """
+
+    def __init__(self, order: PieceOrder, model: LabelClassifier) -> None:
+        self.order, self.model, self.needs = order, model, TableNeeds.of_model(model)
+        self.watch = None if order.watched is None else Watch(model, order.watched)
+        self.reader = _PieceReader(order.table, order.rows_at_once)
+
+    def __call__(self, number: int) -> Made:
+        """Make a piece: what goes with it first, so that a piece that is there is complete."""
+        order, model, columns = self.order, self.model, columns_of(self.model)
+        rows, path = self.reader.read(number), order.path(number)
+        features, ids = self.needs.features_of(
+            rows,
+            id_column=order.id_column,
+            ignore_unknown=order.ignore_unknown,
+            source=order.table.name,
+            first_row=number * order.rows_at_once,
+        )
+        front = places = self.needs.places_of(rows)
+        if self.watch is not None:
+            seen, counts = self.watch.count(features, places)
+            front = places if seen is None else seen
+            write_text(path.with_suffix(".json"), json.dumps(counts))
+        if order.lists is not None:
+            lists = prediction_table(ids, order.lists.of(model, features), columns, places)
+            write_table(lists, path.with_suffix(".list.parquet"))
+        write_table(prediction_table(ids, predict_rows(model, features), columns, front), path)
+        return Made.of(path)
+
+
+class _PieceReader:
+    """Reads pieces of as many rows from a Parquet file, whatever its row groups; fastest in their order."""
+
+    def __init__(self, path: Path, rows_at_once: int) -> None:
+        import pyarrow.parquet
+
+        self.file, self.rows_at_once = pyarrow.parquet.ParquetFile(path), rows_at_once
+        found = self.file.metadata
+        self.ends = np.cumsum([found.row_group(number).num_rows for number in range(found.num_row_groups)])
+        self._go_to(0)
+
+    def _go_to(self, group: int) -> None:
+        """Begin to read at a row group."""
+        groups = list(range(group, len(self.ends)))
+        self.batches = self.file.iter_batches(batch_size=self.rows_at_once, row_groups=groups)
+        self.at = int(self.ends[group - 1]) if group else 0
+        self.waiting: list[Any] = []
+
+    def read(self, number: int) -> pd.DataFrame:
+        """Return the rows of a piece."""
+        import pyarrow
+
+        start = number * self.rows_at_once
+        size = min(self.rows_at_once, int(self.ends[-1]) - start)
+        group = int(np.searchsorted(self.ends, start, side="right"))
+        n_waiting = sum(batch.num_rows for batch in self.waiting)
+        if start < self.at or (group and self.ends[group - 1] > self.at + n_waiting):
+            self._go_to(group)
+            n_waiting = 0
+        while self.at + n_waiting < start + size:
+            batch = next(self.batches)
+            if self.at + n_waiting + batch.num_rows <= start:  # all before the piece
+                self.at, self.waiting, n_waiting = self.at + n_waiting + batch.num_rows, [], 0
+                continue
+            self.waiting.append(batch)
+            n_waiting += batch.num_rows
+        whole = pyarrow.Table.from_batches(self.waiting)
+        skipped = start - self.at
+        self.waiting, self.at = whole.slice(skipped + size).to_batches(), start + size
+        frame: pd.DataFrame = whole.slice(skipped, size).to_pandas()
+        return frame
+
+
+def columns_of(model: LabelClassifier) -> NDArray[Any]:
+    """Return the names of the columns of a prediction: labels or classes."""
+    names: NDArray[Any] = model.label_names_ if model.target_ == "labels" else model.classes_
+    return names
 
 
 def _stream_identity(model: LabelClassifier, source: Path, settings: list[Any]) -> str:

@@ -443,7 +443,10 @@ def _richness_map(region: VirtualRegion, model: HotVAENetwork) -> Figure:
     layers = region.environment(grid)
     predicted = model.predict_proba(pd.DataFrame(layers, columns=list(data.feature_names)))
     true = region.marginals_at(layers)
-    return plot_richness_map(grid, true.sum(axis=1), predicted.sum(axis=1), data.coordinate_names)
+    table = pd.DataFrame(grid, columns=list(data.coordinate_names))
+    return plot_richness_map(
+        table.assign(true=true.sum(axis=1), predicted=predicted.sum(axis=1)), data.coordinate_names
+    )
 
 
 def _page(

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Polygon, Rectangle
@@ -23,7 +23,7 @@ from hotvae.data.places import degree_columns
 from hotvae.errors import DataError, listed
 from hotvae.explain.interactions import pair_table
 from hotvae.metrics.multilabel import METRICS, ReliabilityCurve
-from hotvae.report.coastline import land_rings
+from hotvae.report.coastline import border_lines, land_rings
 from hotvae.report.layout import network_layout
 from hotvae.training.loop import History
 
@@ -32,6 +32,10 @@ FloatArray = npt.NDArray[np.float64]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, darkest hues first; models take them in turn."""
 
+TOGETHER, APART = COLOURS[:2]
+"""What goes together is blue and what keeps apart is orange, in every picture and on every page."""
+
+_TOGETHER_OR_APART = LinearSegmentedColormap.from_list("together or apart", [APART, "white", TOGETHER])
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _GREY = "#6b6b6b"
 
@@ -125,30 +129,20 @@ def plot_reliability(curves: Mapping[str, ReliabilityCurve]) -> Figure:
     return figure
 
 
-def plot_richness_map(
-    coordinates: npt.ArrayLike,
-    true: npt.ArrayLike,
-    predicted: npt.ArrayLike,
-    coordinate_names: Sequence[str] = ("x", "y"),
-) -> Figure:
+def plot_richness_map(table: pd.DataFrame, coordinate_names: Sequence[str] = ("x", "y")) -> Figure:
     """Two maps of the number of species on one colour scale, and the difference between them.
 
     Parameters
     ----------
-    coordinates : array-like of shape (n_samples, 2)
-        Easting and northing; a complete regular grid is drawn as an area, other places as points.
-    true, predicted : array-like of shape (n_samples,)
-        Richness: true or observed, and predicted (the sum of the probabilities).
-    coordinate_names : sequence of str
-        Names of the two axes.
+    table : DataFrame
+        A row for each place: the two coordinates, ``true`` (or observed) richness, and ``predicted``, the sum of the
+        probabilities. A complete regular grid is drawn as an area, other places as points.
+    coordinate_names : sequence of two str
+        Names of the columns of coordinates.
     """
-    places = np.asarray(coordinates, dtype=np.float64)
-    values = [np.asarray(column, dtype=np.float64) for column in (true, predicted)]
-    if places.ndim != 2 or places.shape[1] != 2 or any(column.shape != places.shape[:1] for column in values):
-        raise DataError(
-            "coordinates must have shape (n_samples, 2), and true and predicted one value per row; "
-            f"got shapes {places.shape}, {values[0].shape} and {values[1].shape}."
-        )
+    _with_columns(table, *coordinate_names, "true", "predicted")
+    places = table[list(coordinate_names)].to_numpy(dtype=np.float64)
+    values = [table[name].to_numpy(dtype=np.float64) for name in ("true", "predicted")]
     figure = _figure(10.5, 3.4)
     panels = figure.subplots(1, 3)
     low, high = float(np.min(values)), float(np.max(values))
@@ -278,7 +272,7 @@ def plot_network(table: pd.DataFrame, group: str | None = None, *, max_edges: in
     widest = max(0.05, float(shown["effect"].abs().max())) if len(shown) else 1.0
     for first, second, effect in zip(*(shown[name].tolist() for name in ("label_a", "label_b", "effect")), strict=True):
         ends = places[[number[str(first)], number[str(second)]]]
-        colour = COLOURS[0] if effect > 0 else COLOURS[1]
+        colour = TOGETHER if effect > 0 else APART
         axes.plot(*ends.T, color=colour, linewidth=0.6 + 5 * abs(effect) / widest, alpha=0.75, zorder=1)
     axes.scatter(places[:, 0], places[:, 1], s=24, color="white", edgecolors="black", zorder=2)
     speaking = {str(name) for column in ("label_a", "label_b") for name in shown[column]}
@@ -460,7 +454,17 @@ def plot_richness_interval(
         ("width of its interval", width, "magma"),
     )
     for axes, (title, values, palette) in zip(panels, maps, strict=True):
-        _place_map(figure, axes, table, values, coordinate_names, palette, title, unit, coastline)
+        draw_places(
+            figure,
+            axes,
+            table,
+            values,
+            coordinate_names,
+            title=title,
+            unit=unit,
+            palette=palette,
+            coastline=coastline,
+        )
     return figure
 
 
@@ -493,9 +497,8 @@ def plot_species_map(
     figure = _figure(7.0, 5.2)
     axes = figure.subplots()
     values = table["probability"].to_numpy(dtype=np.float64)
-    x, y = _place_map(
-        figure, axes, table, values, coordinate_names, "viridis", f"probability of {label}", "probability", coastline
-    )
+    title = f"probability of {label}"
+    x, y = draw_places(figure, axes, table, values, coordinate_names, title=title, coastline=coastline)
     if "observed" in table:
         found = (table["observed"] == 1).to_numpy()
         axes.scatter(x[found], y[found], s=34, facecolors="none", edgecolors="black", linewidths=1, label="found here")
@@ -506,12 +509,12 @@ def plot_species_map(
 def _square(
     values: FloatArray, names: Sequence[str], dots: npt.NDArray[Any], title: str, unit: str
 ) -> tuple[Figure, Axes]:
-    """Draw a table of associations in red and blue, with dots at (column, row)."""
+    """Draw a table of associations in blue (together) and orange (apart), with dots at (column, row)."""
     size = min(11.0, 3.0 + 0.21 * len(names))
     figure = _figure(size + 0.7, size)
     axes = figure.subplots()
     widest = max(0.05, float(np.nanmax(np.abs(values), initial=0.0)))
-    drawn = axes.imshow(values, cmap="RdBu_r", norm=Normalize(-widest, widest))
+    drawn = axes.imshow(values, cmap=_TOGETHER_OR_APART, norm=Normalize(-widest, widest))
     axes.plot(dots[:, 0], dots[:, 1], ".", color="black", markersize=4)
     _dress(axes, title, "", "")
     axes.grid(visible=False)
@@ -533,17 +536,43 @@ def _bars(own: pd.DataFrame, lengths: str, names: str, title: str, unit: str, co
     return figure
 
 
-def _place_map(
+def draw_places(
     figure: Figure,
     axes: Axes,
     table: pd.DataFrame,
-    values: FloatArray,
-    names: Sequence[str],
-    palette: str,
-    title: str,
-    unit: str,
-    coastline: bool | None,
+    values: npt.ArrayLike,
+    coordinate_names: Sequence[str] = ("x", "y"),
+    *,
+    title: str = "",
+    unit: str = "probability",
+    palette: str = "viridis",
+    low: float | None = None,
+    high: float | None = None,
+    coastline: bool | None = None,
 ) -> tuple[FloatArray, FloatArray]:
+    """Draw values at places into axes of your own: on land with its borders where the coordinates are degrees.
+
+    Parameters
+    ----------
+    figure, axes : Figure, Axes
+        Where to draw.
+    table : DataFrame
+        A row for each place, with its coordinates.
+    values : array-like of shape (n_places,)
+        What to show.
+    coordinate_names, coastline
+        As in :func:`plot_richness_interval`.
+    title, unit, palette : str
+        Words above the map and beside its scale, and the colours of matplotlib.
+    low, high : float, optional
+        Ends of the scale; by default those of the values, and 0 for probabilities.
+
+    Returns
+    -------
+    x, y : ndarray of shape (n_places,)
+        Where the places were drawn.
+    """
+    names, values = coordinate_names, np.asarray(values, dtype=np.float64)
     places = table[list(names)].to_numpy(dtype=np.float64)
     columns = degree_columns(names, places)
     if coastline and columns is None:
@@ -551,15 +580,18 @@ def _place_map(
             f"coordinates must be longitude and latitude for a coastline; got {list(names)}. Pass coastline=False."
         )
     x, y = columns or (0, 1)
-    low, high = places.min(axis=0), places.max(axis=0)
-    margin = np.maximum((high - low) * 0.06, 0.05)
-    west, south = low[[x, y]] - margin[[x, y]]
-    east, north = high[[x, y]] + margin[[x, y]]
+    first, last = places.min(axis=0), places.max(axis=0)
+    margin = np.maximum((last - first) * 0.06, 0.05)
+    west, south = first[[x, y]] - margin[[x, y]]
+    east, north = last[[x, y]] + margin[[x, y]]
     if columns is not None and coastline is not False:
         for ring in land_rings((west, south, east, north)):
             axes.add_patch(Polygon(ring, facecolor="#ece7dc", edgecolor="#b9ae98", linewidth=0.6, zorder=0))
-    top = float(values.max()) if len(values) else 1.0
-    low_value = float(values.min()) if unit != "probability" else 0.0
+        for line in border_lines((west, south, east, north)):
+            axes.plot(*line.T, color="#b9ae98", linewidth=0.6, zorder=0.5)
+    top = high if high is not None else float(values.max()) if len(values) else 1.0
+    lowest = min(0.0, float(values.min(initial=0.0))) if unit == "probability" else float(values.min())
+    low_value = lowest if low is None else low
     norm = Normalize(low_value, top if top > low_value else low_value + 1.0)
     drawn = _draw_map(axes, places[:, [x, y]], values, palette, norm)
     _dress(axes, title, names[x], names[y])

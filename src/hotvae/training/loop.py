@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -49,7 +50,7 @@ class Network(Protocol):
         ...
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
     """What happened in training.
 
@@ -74,6 +75,30 @@ class History:
     def column(self, name: str) -> list[Any]:
         """Return one quantity over the epochs."""
         return [record[name] for record in self.records]
+
+    def frame(self) -> pd.DataFrame:
+        """Return everything as a table, a row an epoch.
+
+        Examples
+        --------
+        >>> history = History([{"epoch": 1, "loss": 0.7}, {"epoch": 2, "loss": 0.5}], 2, "max_epochs")
+        >>> history.frame()["loss"].tolist()
+        [0.7, 0.5]
+        >>> history
+        History: 2 epochs, the best was 2, ended at max_epochs: it may not have been long enough
+        """
+        return pd.DataFrame(self.records).set_index("epoch") if self.records else pd.DataFrame()
+
+    def ending(self) -> str:
+        """Say why training ended, and what to make of it."""
+        if self.stopped == "patience":
+            return f"no better for {len(self.records) - self.best_epoch} epochs"
+        if self.stopped == "max_epochs" and self.best_epoch == len(self.records):
+            return "ended at max_epochs: it may not have been long enough"
+        return f"ended at {self.stopped}" if self.stopped else "not ended"
+
+    def __repr__(self) -> str:
+        return f"History: {len(self.records)} epochs, the best was {self.best_epoch}, {self.ending()}"
 
 
 @dataclass(frozen=True)
@@ -205,6 +230,7 @@ def fit_network(
             if state_file is not None and ranks.is_first:
                 _write_state(job, state, state_file, fingerprint)
             progress.epoch(record)
+        progress.end(f"{state.history!r}".partition(": ")[2])
 
     network.load_state_dict(state.best)
     network.eval()

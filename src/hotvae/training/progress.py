@@ -36,6 +36,10 @@ class Progress(Protocol):
         """Take note of an epoch that has ended."""
         ...
 
+    def end(self, words: str) -> None:
+        """Take note that training has ended, and why."""
+        ...
+
 
 class Silent:
     """Shows nothing."""
@@ -52,6 +56,9 @@ class Silent:
         """Do nothing."""
 
     def epoch(self, record: dict[str, Any]) -> None:
+        """Do nothing."""
+
+    def end(self, words: str) -> None:
         """Do nothing."""
 
 
@@ -77,6 +84,10 @@ class Lines(Silent):
                 file=sys.stderr,
                 flush=True,
             )
+
+    def end(self, words: str) -> None:
+        """Say why it ended."""
+        print(f"{self.title}: {words}", file=sys.stderr, flush=True)
 
 
 class Bar(Silent):
@@ -114,6 +125,10 @@ class Bar(Silent):
     def epoch(self, record: dict[str, Any]) -> None:
         """Move the bar."""
         self.bar.update(self.task, completed=record["epoch"], summary=summary(record))
+
+    def end(self, words: str) -> None:
+        """Leave a line of why it ended where the bar was."""
+        self.bar.console.print(f"{self.bar.tasks[self.task].description}: {words}", markup=False, highlight=False)
 
 
 class OutOfTimeError(Exception):
