@@ -25,7 +25,7 @@ def test_tune__on_ray__finds_what_a_process_finds(head, tmp_path):
     table = pd.DataFrame(random.normal(size=(120, 2)), columns=["depth", "slope"])
     table["sp_a"], table["sp_b"] = (table.depth > 0).astype(int), (table.slope + table.depth > 0).astype(int)
     table.to_csv(tmp_path / "t.csv", index=False)
-    task = plan_search(TrainSettings(labels=("sp_*",), model="ridge", quiet=True), tmp_path / "t.csv")
+    task = plan_search(TrainSettings(labels=("sp_*",), model="mlknn", quiet=True), tmp_path / "t.csv")
     plain = {"budget": 300.0, "n_trials": 3}
     here = tune(task, tmp_path / "here.journal", **plain)
     there = tune(task, tmp_path / "there.journal", start=search_on_ray, **plain)

@@ -36,7 +36,7 @@ class RayTask:
         try:
             self.ray.get(self.reference)
         except self.ray.exceptions.RayError as error:
-            self.words = str(error).strip().splitlines()[-1]
+            self.words = (str(error).strip().splitlines() or ["it was ended"])[-1]
             return 1
         return 0
 
