@@ -50,16 +50,17 @@ def alone(table):
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 3])
-def test_train_on_ray__workers__loss_of_one_process(nodes, table, alone, tmp_path, n_workers):
+def test_train_on_ray__workers__loss_of_one_process(nodes, table, alone, n_workers):
     from hotvae.scale.training import train_on_ray
 
     nodes(n_workers - 1)
-    run = train_on_ray(settings(tmp_path / "model"), table, n_workers)
+    out = table.parent / f"by-{n_workers}"
+    run = train_on_ray(settings(out), table, n_workers)
     assert run.n_train == TIMES * N_SAMPLED
     assert loss_of(run.model) == pytest.approx(loss_of(alone), abs=0.02)
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert not [path.name for path in table.parent.iterdir() if path.name.startswith((".by", f"{out.name}."))]
     if n_workers == 1:
-        assert weights_of(tmp_path / "model") == weights_of(table.parent / "alone")
+        assert weights_of(out) == weights_of(table.parent / "alone")
 
 
 def test_train_on_ray__worker_killed__ends_with_the_same_weights(nodes, table, tmp_path):
@@ -67,7 +68,9 @@ def test_train_on_ray__worker_killed__ends_with_the_same_weights(nodes, table, t
     from hotvae.scale.training import train_on_ray
 
     nodes(1)
-    train_on_ray(settings(tmp_path / "quiet"), table, 2)
+    quiet = table.parent / "by-2"
+    if not quiet.exists():  # this test alone
+        train_on_ray(settings(quiet), table, 2)
     killed = []
 
     def kill_when_a_leg_is_done():
@@ -82,7 +85,7 @@ def test_train_on_ray__worker_killed__ends_with_the_same_weights(nodes, table, t
     train_on_ray(settings(tmp_path / "disturbed"), table, 2)
     watcher.join(timeout=60)
     assert killed
-    assert weights_of(tmp_path / "disturbed") == weights_of(tmp_path / "quiet")
+    assert weights_of(tmp_path / "disturbed") == weights_of(quiet)
 
 
 def test_train_on_ray__mistakes__said_as_here(nodes, table, tmp_path):
