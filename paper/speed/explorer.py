@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hotvae.checkpoint import write_text
+from hotvae.files import write_text
 from hotvae.report.explorer import ExplorerContent
 from hotvae.report.page import write_page
 from paper import RESULTS
