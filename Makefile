@@ -13,7 +13,7 @@ UV := WHEELS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-l
 .PHONY: demo docs wheel test-lowest test quick check lint types layers examples soak bench-maps reproduce clean
 
 demo: .venv/.installed
-	$(BIN)/hotvae demo --threads 2
+	$(BIN)/hotvae demo
 
 # Every notebook is run, then the site is built into site/ without a network; any warning or dead link is an error.
 docs: .venv/.installed-docs
