@@ -23,7 +23,7 @@ docs: .venv/.installed-docs
 
 # The wheel and the source archive, each installed into an empty environment and tried there.
 wheel: .venv/.installed-test
-	$(BIN)/python -m pytest tests/test_wheel.py --run-wheel -q
+	HOTVAE_TEST_WHEEL=1 $(BIN)/python -m pytest tests/test_wheel.py -q
 
 # The oldest version of every dependency that pyproject.toml allows, on each Python that is to be had.
 test-lowest: | .venv/bin/uv

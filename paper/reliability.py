@@ -1,6 +1,7 @@
 """Attack the command line and its files many times, store what was found, and write it into docs/reliability.md.
 
     python -m paper.reliability --hostile 100000 --crashes 2000 --rounds 1000    # hours; goes on where it was stopped
+    python -m paper.reliability --batches                                        # two minutes
     python -m paper.reliability --minutes 30                                     # make soak: new cases, nothing stored
     python -m paper.reliability --case "model 151"                               # one of them again
     python -m paper.reliability --render
@@ -22,11 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.hostile.batches import largest_difference
 from tests.hostile.cases import KINDS, Workshop
 from tests.hostile.concurrency import ROUNDS
 from tests.hostile.crashes import Operations
 from tests.hostile.judge import judged
 
+from hotvae.estimators.registry import CLASSIFIERS
 from hotvae.files import write_text
 from paper import DOCS, RESULTS
 from paper.runner import provenance
@@ -132,7 +135,11 @@ def render(stored: dict[str, Any]) -> None:
         wrong = sum(len(entry["problems"]) for entry in stored.get(group, {}).values())
         rows.append(["**all**", f"**{total:,}**", "", f"**{wrong}**"])
         tables.append(markdown_table([title, "cases", "ended", "went wrong"], rows))
-    write_text(PAGE, replace_marked(PAGE.read_text(encoding="utf-8"), "counts", "\n".join(tables)))
+    rows = [
+        [name, "equal in every bit" if not most else f"{most:.0e}"] for name, most in stored.get("batches", {}).items()
+    ]
+    page = replace_marked(PAGE.read_text(encoding="utf-8"), "counts", "\n".join(tables))
+    write_text(PAGE, replace_marked(page, "batches", markdown_table(["model", "largest difference"], rows)))
 
 
 def _ends(ends: dict[str, int]) -> str:
@@ -145,6 +152,7 @@ def main() -> int:
     parser.add_argument("--hostile", type=int, default=0, help="cases of malformed input, in all")
     parser.add_argument("--crashes", type=int, default=0, help="cases of a disk that fails, in all")
     parser.add_argument("--rounds", type=int, default=0, help="rounds of runs at once, in all")
+    parser.add_argument("--batches", action="store_true", help="predictions of each model in other batches")
     parser.add_argument("--minutes", type=float, help="run new cases for so long, and store nothing")
     parser.add_argument("--budget", type=float, default=float("inf"), help="stop after so many minutes")
     parser.add_argument("--case", help="run one case again, such as 'model 151'")
@@ -161,7 +169,10 @@ def main() -> int:
         return 0
     stored = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     until = time.monotonic() + 60 * asked.budget
-    if not asked.render:
+    if asked.batches:
+        stored["batches"] = {name: largest_difference(name) for name in CLASSIFIERS}
+        write_text(FILE, json.dumps(stored, indent=1) + "\n")
+    elif not asked.render:
         with tempfile.TemporaryDirectory() as folder:
             for group, (kinds, run) in attacks(Path(folder)).items():
                 for _ in extend(stored, group, kinds, run, getattr(asked, group)):

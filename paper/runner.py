@@ -36,6 +36,8 @@ _POLL_SECONDS = 0.05
 
 Settings = Callable[[Cell], Mapping[str, Any]]
 Say = Callable[[str], None]
+Start = Callable[[Cell, Path, Path], Any]
+"""Starts a cell with the files of its answer and of its rows; what it gives is asked and ended like a Popen."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,7 @@ class Estimates:
 class _Job:
     cell: Cell
     fit: str
-    process: subprocess.Popen[bytes]
+    process: Any  # a Popen, or what start gave
     folder: Path
     started: float
 
@@ -260,6 +262,7 @@ def run(
     limit: float = 3600.0,
     command: str = "",
     worker: Sequence[str] = WORKER,
+    start: Start | None = None,
     say: Say | None = None,
 ) -> Summary:
     """Run what is planned.
@@ -281,6 +284,9 @@ def run(
         Noted with the results.
     worker : sequence of str
         How a worker is started.
+    start : callable, optional
+        Starts cells elsewhere instead: :func:`cell_on_ray`. Each writes its answer to a file of its own in the folder
+        of the results, from which it is taken into them.
     say : callable, optional
         Told a line about each cell.
 
@@ -323,7 +329,7 @@ def run(
                     n_left += 1
                     waiting.pop(0)
                     continue
-                running.append(_start(cell, fit, store, worker))
+                running.append(_start(cell, fit, store, worker, start))
                 waiting.pop(0)
             finished = [job for job in running if _is_over(job, limit)]
             if not finished:
@@ -362,7 +368,21 @@ def _progress(cell: Cell, line: Mapping[str, Any], n_over: int, n_cells: int, re
     return f"[{n_over}/{n_cells}] {cell.experiment}: {variant} on {where}, seed {seed}: {what} ({took}){ahead}"
 
 
-def _start(cell: Cell, fit: str, store: Store, worker: Sequence[str]) -> _Job:
+def cell_on_ray(cell: Cell, answer_file: Path, rows_file: Path) -> Any:
+    """Start a cell on the cluster that this process is connected to."""
+    from hotvae.scale.tasks import RayTask
+    from paper.worker import write_answer
+
+    own = {name: worker_environment()[name] for name in ("PYTHONPATH", *ONE_THREAD)}
+    return RayTask(write_answer, cell.to_dict(), str(answer_file), str(rows_file), variables=own)
+
+
+def _start(cell: Cell, fit: str, store: Store, worker: Sequence[str], start: Start | None) -> _Job:
+    if start is not None:
+        folder = store.folder.absolute() / "answers" / fit
+        folder.mkdir(parents=True, exist_ok=True)
+        process = start(cell, folder / "answer.json", store.rows_path(fit).absolute())
+        return _Job(cell, fit, process, folder, time.monotonic())
     folder = Path(tempfile.mkdtemp(prefix="hotvae-cell-"))
     cell_file = folder / "cell.json"
     cell_file.write_text(json.dumps(cell.to_dict()), encoding="utf-8")
@@ -405,8 +425,7 @@ def _collect(job: _Job, limit: float) -> dict[str, Any]:
         try:
             answer = json.loads((job.folder / "answer.json").read_text(encoding="utf-8"))
         except (OSError, json.JSONDecodeError):
-            last = (job.folder / "stderr").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            reason = last[-1] if last else "no message"
+            reason = _last_words(job) or "no message"
             answer = {"status": FAILED, "error": f"the process ended with code {code} ({reason})"}
     _end(job)
     return {
@@ -417,6 +436,13 @@ def _collect(job: _Job, limit: float) -> dict[str, Any]:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "revision": revision(),
     }
+
+
+def _last_words(job: _Job) -> str:
+    if not isinstance(job.process, subprocess.Popen):
+        return str(job.process.last_words())
+    last = (job.folder / "stderr").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return last[-1] if last else ""
 
 
 def _end(job: _Job) -> None:

@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hotvae.errors import HotVAEError
+from hotvae.files import write_text
 from paper.experiments import Cell
 from paper.store import part_path
 
@@ -60,6 +61,20 @@ def answer(cell: Cell, rows_file: Path, measure: Callable[[Cell], Any] | None = 
         np.savez_compressed(partial, **rows)
         os.replace(partial, own)
     return {"status": "done", **measured.line}
+
+
+def write_answer(told: Mapping[str, Any], answer_file: str, rows_file: str) -> None:
+    """Answer one cell into a file of its own, whole or not at all.
+
+    Parameters
+    ----------
+    told : mapping
+        The cell, as plain values.
+    answer_file, rows_file : str
+        Where the answer and the values of single rows go.
+    """
+    result = answer(Cell.from_dict(dict(told)), Path(rows_file))
+    write_text(answer_file, json.dumps(result, allow_nan=False))
 
 
 def _leave_with_parent() -> None:

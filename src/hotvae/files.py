@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -135,15 +135,15 @@ def check_name(path: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def locked(path: str | os.PathLike[str], wait: bool = False) -> Iterator[None]:
-    """Keep other runs from writing to a file or folder until this one is done; a run that is killed lets go.
+def locked(*paths: str | os.PathLike[str], wait: bool = False) -> Iterator[None]:
+    """Keep other runs from writing to files or folders until this one is done; a run that is killed lets go.
 
-    What killed runs left half done beside it is removed.
+    What killed runs left half done beside them is removed.
 
     Parameters
     ----------
-    path : path
-        What is going to be written; the lock is a hidden file beside it.
+    *paths : path
+        What is going to be written; a lock is a hidden file beside it.
     wait : bool
         Wait for another run instead of refusing; for what takes seconds.
 
@@ -152,6 +152,14 @@ def locked(path: str | os.PathLike[str], wait: bool = False) -> Iterator[None]:
     ConfigError
         When another run is at it, or the lock cannot be made.
     """
+    with ExitStack() as stack:
+        for path in paths:
+            stack.enter_context(_locked(path, wait))
+        yield
+
+
+@contextmanager
+def _locked(path: str | os.PathLike[str], wait: bool) -> Iterator[None]:
     target = Path(os.path.realpath(path))
     lock = target.with_name(f".{target.name}.lock")
     while True:

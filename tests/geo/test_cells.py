@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+import shapely
 
 from hotvae import load_model
 from hotvae.errors import DataError
 from hotvae.geo.cells import spread_cells
+from hotvae.geo.grid import GridInputs, write_grid
+from hotvae.geo.rasters import TILE, MapGrid
 from hotvae.jobs.maps import map_inputs
-from tests.geo.conftest import CELL, NORTH, WEST
+from tests.geo.conftest import CELL, CRS, NORTH, WEST
 
 ALL = 10**9
 
@@ -68,3 +71,20 @@ def test_spread_cells__part_beside_the_map__refused(inputs, part):
 def test_spread_cells__part_without_data__refused(inputs):
     with pytest.raises(DataError, match="got none in 6 cells"):
         spread_cells(inputs, ALL, box(11, 6, 3, 2))
+
+
+def test_spread_cells__window_of_a_parquet_grid_of_many_tiles__only_its_row_groups_are_read(tmp_path, monkeypatch):
+    wide = MapGrid(CRS, (0.0, 10.0, 0.0, 0.0, 0.0, -10.0), 4 * TILE, 3 * TILE)
+    region = shapely.box(*wide.bounds)
+    n_cells = write_grid(tmp_path / "grid.parquet", wide, region, lambda x, y: {"rain": x - y})
+    inputs = GridInputs(tmp_path / "grid.parquet", ["rain"])
+    seen, read = [], inputs.read
+    monkeypatch.setattr(inputs, "read", lambda window: seen.append(window.number) or read(window))
+    side = 10.0 * TILE
+    window = (side - 100, -side - 50, side + 200, -side + 20)  # where four tiles meet
+    found = spread_cells(inputs, ALL, window)
+    assert seen == [0, 1, 4, 5]
+    assert len(found.x) == 30 * 7 < n_cells
+    np.testing.assert_array_equal(found.table["rain"], found.x - found.y)
+    assert (found.x.min(), found.x.max()) == (side - 95, side + 195)
+    assert (found.y.min(), found.y.max()) == (-side - 45, -side + 15)

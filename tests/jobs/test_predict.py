@@ -134,7 +134,7 @@ def test_predict_stream__progress__first_and_after_every_piece(model, table, tmp
 def test_predict_stream__bad_tables__clear_errors_and_no_file(model, frame, tmp_path):
     out = tmp_path / "p.parquet"
     (tmp_path / "text.parquet").write_text("no parquet")
-    with pytest.raises(DataError, match="table must be a readable Parquet file"):
+    with pytest.raises(DataError, match="table must be readable; got"):
         predict_stream(model, tmp_path / "text.parquet", out)
     frame.iloc[:0].to_parquet(tmp_path / "empty.parquet")
     with pytest.raises(DataError, match="table must have at least 1 row; got 0 rows"):

@@ -298,3 +298,33 @@ def test_make_label_encoder__kinds__and_their_widths():
     tokens = make_label_encoder(5, small_config(label_encoder="tokens"))
     assert type(tokens) is LabelTokens
     assert tokens.tokens.embedding.num_embeddings == 7, "padding, no label at all, and five labels"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda x: None, "got NoneType"),
+        (lambda x: x, "got Tensor"),
+        (lambda x: (x, x), r"got shapes \[\(4, 3\), \(4, 3\)\]"),
+        (lambda x: (x[:, None], x[:1, None]), r"got shapes \[\(4, 1, 3\), \(1, 1, 3\)\]"),
+        (lambda x: (x[:2, None], x[:2, None]), r"with a batch of 4; got shapes \[\(2, 1, 3\)"),
+        (lambda x: (x[:, None].long(), x[:, None].long()), "two float tensors"),
+        (lambda x: (x[:, None], "x"), r"got shapes \[\(4, 1, 3\)\]"),
+    ],
+)
+def test_encode__answer_of_another_kind__is_told_what_it_should_be(answer, words):
+    class Own(torch.nn.Module):
+        def forward(self, x):
+            return answer(x)
+
+    with pytest.raises(ConfigError, match=f"encoder must return mean and log_variance.*{words}"):
+        encode(Own(), torch.ones(4, 3))
+
+
+def test_encode__latent_of_another_width__is_told_both():
+    class Own(torch.nn.Module):
+        def forward(self, x):
+            return x[:, None], x[:, None]
+
+    with pytest.raises(ConfigError, match=r"tokens of 8 numbers, as wide as the latent space; got 3 \(Own\)"):
+        encode(Own(), torch.ones(4, 3), 8)

@@ -1,21 +1,29 @@
-"""The README's table says what is stored."""
+"""The README's table says what is stored, and compares like with like."""
 
 from paper import readme_table as page
 from paper.store import Store
 
 
 def test_readme__table__is_that_of_the_stored_results():
-    text = page.PAGE.read_text()
+    text = page.PAGE.read_text(encoding="utf-8")
     assert page.render(text, Store(page.RESULTS)) == text
 
 
-def test_results_table__every_set__has_the_network_without_decoder_beside_hotvae():
-    rows = [line.split(" | ") for line in page.results_table(Store(page.RESULTS)).splitlines()[2:]]
-    with_model = {title: {row[0].split(",")[0] for row in rows if row[1] == title} for title in page.MODELS.values()}
-    assert with_model["HOT-VAE"]
-    assert with_model["no label decoder"] == with_model["HOT-VAE"]
+def line(seed, places=True, **joint):
+    return {"cell": {"seed": seed}, "joint": joint, "recipe": {"coordinates_as_features": places}}
 
 
-def test_number__share__has_no_leading_zero():
-    assert page.number(0.4563) == ".456"
-    assert page.number(1.0) == "1.000"
+def test_set_row__rivals__count_with_the_same_fits_and_the_same_columns():
+    good, bad, better = ({"given_0": x, "given_50": x, "nll_row": 10 * x} for x in (0.2, 0.4, 0.1))
+    groups = {
+        ("hotvae", "breeding_birds_2009", 0): [line(0, **good), line(1, **good)],
+        ("mpvae", "breeding_birds_2009", 0): [line(0, **bad), line(1, **bad)],
+        ("probit", "breeding_birds_2009", 0): [line(0, **better)],  # one seed is missing
+        ("extra_trees", "breeding_birds_2009", 0): [line(seed, places=False, **better) for seed in (0, 1)],
+    }
+    row = page.set_row(groups, "breeding_birds_2009")
+    assert row[1:3] == ["**0.2000**", "0.4000 (MPVAE)"]
+    assert row[5:] == ["**2.00**", "4.00 (MPVAE)"]
+    groups["chains", "breeding_birds_2009", 0] = [line(seed, **better) for seed in (0, 1)]
+    assert page.set_row(groups, "breeding_birds_2009")[1:3] == ["0.2000", "0.1000 (chains)"]  # behind: not bold
+    assert page.set_row({}, "breeding_birds_2009") is None

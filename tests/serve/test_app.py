@@ -339,7 +339,7 @@ def test_given__model_that_knows_no_law__refused_without_a_python_call(folder, m
         rows = records(NEW[:1].drop(columns="plot"))
         assert client.post("/predict", json={"rows": rows}).status_code == 200
         said = refused(client, 422, {"rows": rows, "given": {"sp_fern": 1}})
-        assert "given must go with a model that learns labels from labels; got Prevalence. Leave it out" in said
+        assert said == '"given" must go with a model that learns labels from labels; got Prevalence. Leave it out.'
         assert client.post("/sample", json={"rows": rows, "n_draws": 2}).status_code == 200
 
 

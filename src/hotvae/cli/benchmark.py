@@ -1,12 +1,14 @@
 """``hotvae benchmark``: parse, call ``paper/`` of the checkout, print."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import hotvae
+from hotvae.cli.options import Ray
 from hotvae.cli.printing import stoppable, without_folders
 from hotvae.errors import ConfigError
 
@@ -41,6 +43,7 @@ def benchmark(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="A version of seconds on invented data; needs --results.")
     ] = False,
+    ray: Ray = None,
     results: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Folder of the results (paper/results of the checkout).")
     ] = None,
@@ -66,7 +69,8 @@ def benchmark(
     if not names:
         raise ConfigError("experiment must be named; got none. Try hotvae benchmark tables, or --render.")
     from hotvae.jobs.durations import duration_words, parse_duration
-    from paper.runner import Estimates, plan, run
+    from hotvae.scale.cluster import cluster
+    from paper.runner import Estimates, cell_on_ray, plan, run
 
     words = [word.strip() for word in (only or "").split(",") if word.strip()]
     seconds = None if budget is None else parse_duration(budget, "--budget")
@@ -85,12 +89,16 @@ def benchmark(
             print(*cell.place)
         return
     try:
-        with stoppable("interrupted; the same command goes on with what is missing"):
+        with (
+            stoppable("interrupted; the same command goes on with what is missing"),
+            nullcontext() if ray is None else cluster(ray),
+        ):
             done = run(
                 *(store, todo),
                 jobs=jobs,
                 budget=seconds,
                 limit=longest,
+                start=None if ray is None else cell_on_ray,
                 command=without_folders(["hotvae", *(context.obj or [])]),
                 say=lambda line: print(line, file=sys.stderr, flush=True),
             )

@@ -25,6 +25,7 @@ from hotvae.cli.options import (
     MaxDistance,
     NamedData,
     Quiet,
+    Ray,
     Relatives,
     Seed,
     Sheet,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 # Options of training that say neither which rows nor how they are read.
 _NOT_OF_ROWS = ("out", "model", "recipe", "resume", "quiet", "json")
-_OWN = ("out", "budget", "trials", "jobs", "metric", "journal", "quiet")
+_OWN = ("out", "budget", "trials", "jobs", "metric", "journal", "quiet", "ray")
 
 
 def tune(
@@ -89,6 +90,7 @@ def tune(
         Path | None,
         typer.Option(metavar="FILE", help="Where trials are kept, to go on from; beside --out by default."),
     ] = None,
+    ray: Ray = None,
     seed: Seed = None,
     assignments: Assignments = None,
     config: Config = None,
@@ -115,7 +117,14 @@ def tune(
     with stoppable(f"interrupted; the same command goes on from {kept}"):
         task = job.plan(settings, table, metric=metric, held=held)
         say(f"searching {len(task.space)} settings of {task.model}: {task.rows}")
-        found = job.tune(task, kept, budget=seconds, jobs=jobs, n_trials=trials, say=say)
+        if ray is None:
+            found = job.tune(task, kept, budget=seconds, jobs=jobs, n_trials=trials, say=say)
+        else:
+            from hotvae.scale.cluster import cluster
+            from hotvae.scale.tasks import search_on_ray
+
+            with cluster(ray):
+                found = job.tune(task, kept, budget=seconds, jobs=jobs, n_trials=trials, say=say, start=search_on_ray)
     from_file = {} if config is None else read_settings(config)
     typed = {name: value for name, value in options.items() if name in OPTIONS and name not in _NOT_OF_ROWS}
     of_rows = [name for name in from_file if name in OPTIONS and name not in (*_NOT_OF_ROWS, *typed)]

@@ -22,7 +22,7 @@ from scipy import sparse
 from hotvae.data.dataset import close_names, text_levels
 from hotvae.data.formats import vectors
 from hotvae.data.formats.arff import check_unique_columns, parse_arff
-from hotvae.data.formats.foreign import check_archive, foreign_bytes, unpacked
+from hotvae.data.formats.foreign import check_archive, checked_frame, foreign_bytes, unpacked
 from hotvae.data.formats.sheets import read_sheet
 from hotvae.errors import ConfigError, DataError, listed, option
 from hotvae.files import whole_file
@@ -349,7 +349,9 @@ def _read_text(source: Path, encoding: str) -> str:
 
 
 def _read_parquet(source: Path) -> pd.DataFrame:
-    frame = pd.read_parquet(source)
+    import pyarrow.parquet
+
+    frame = checked_frame(pyarrow.parquet.read_table(source))
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     frame.columns = pd.Index([str(column) for column in frame.columns])
@@ -444,10 +446,20 @@ def _read_arrays(source: Path) -> dict[str, NDArray[Any]]:
         check_archive(file, source)
         with np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
+        for array in arrays.values():
+            _check_letters(array)
     strange = [key for key, array in arrays.items() if not isinstance(array, np.ndarray)]
     if strange:
         raise DataError(f"npz must hold arrays; got other bytes in {listed(strange)} ({str(source)!r}). Make it anew.")
     return arrays
+
+
+def _check_letters(array: Any) -> None:
+    """Raise a ValueError for an array of text with letters that there are not; whatever takes them up would fail."""
+    if isinstance(array, np.ndarray) and array.dtype.kind == "U":
+        codes = np.frombuffer(array.astype(array.dtype.newbyteorder("=")).tobytes(), dtype=np.uint32)
+        if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes <= 0xDFFF))).any():
+            raise ValueError("text with letters that do not exist")
 
 
 def _npz_features(arrays: dict[str, NDArray[Any]], source: Path) -> NDArray[Any] | sparse.csr_array:

@@ -123,7 +123,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             Features; NaN is a missing value. A frame may have categorical columns. A :class:`~hotvae.Dataset` brings
             its labels, and the names of both.
         y : array or DataFrame of shape (n_samples, n_labels), or 1-D array of classes
-            0, 1, or NaN for a label that was not observed. None with a Dataset.
+            0, 1, or NaN for a label that was not observed. None with a Dataset. The splitters that scikit-learn takes
+            by itself refuse NaN: pass ``cv=KFold(5)`` to ``cross_val_score`` and searches.
         validation : (X, y) or Dataset, optional
             Rows that choose settings and thresholds. By default a stratified share
             ``validation_fraction`` of the rows is held out for it.

@@ -461,7 +461,7 @@ class _Search:
             messages = Messages(n_labels, n_features, candidate.config, edges)
         training = self.training.but(
             max_epochs=max(3, round(share * self.effort * (40 if len(self.rows) < _MANY_ROWS else 25))),
-            batch_size=32 if len(train) < 500 else 64 if len(train) < _MANY_ROWS else 128,
+            batch_size=(32, 64, 128, 256)[int(np.searchsorted((500, _MANY_ROWS, 10_000), len(train), side="right"))],
             learning_rate=candidate.learning_rate,
             weight_decay=candidate.weight_decay,
             selection_metric="log_loss",
@@ -474,12 +474,12 @@ class _Search:
         """Return the best candidate; None where labels are best left independent.
 
         A small table costs so little that all run the whole way on two folds. Of a large one all run a short race on
-        one fold, and the best two the whole way.
+        one fold, and the best goes the whole way.
         """
         is_small = self.rows.observed().size < _SMALL_TABLE
         if len(candidates) > 2 and not is_small:
-            short = [self._score(candidate, folds[:1], 0.3).mean() for candidate in candidates]
-            candidates = [candidates[i] for i in np.argsort(short, kind="stable")[:2]]
+            short = [self._score(candidate, folds[:1], 0.2).mean() for candidate in candidates]
+            candidates = [candidates[int(np.argmin(short))]]
         used = folds[: 2 if is_small else 1]
         full = [self._score(candidate, used, 1.0) for candidate in candidates]
         best = int(np.argmin([nll.mean() for nll in full]))

@@ -137,7 +137,8 @@ class StackedClassifier(LabelClassifier):
             Features; NaN is a missing value. A frame may have dates, categories and text. A :class:`~hotvae.Dataset`
             brings its labels, coordinates and groups, and the names of all.
         y : array or DataFrame of shape (n_samples, n_labels), or 1-D array of classes
-            0, 1, or NaN for a label that was not observed. None with a Dataset.
+            0, 1, or NaN for a label that was not observed. None with a Dataset. The splitters that scikit-learn takes
+            by itself refuse NaN: pass ``cv=KFold(5)`` to ``cross_val_score`` and searches.
         validation : (X, y) or Dataset, optional
             Rows that choose the thresholds, and weigh the members together with the rows held out in folds. By default
             those in folds do both.

@@ -344,7 +344,7 @@ class ColumnPlan(RowTransformer):
         details = {int(i): what | {"levels": tuple(what["levels"])} for i, what in state["details"].items()}
         self._columns = tuple(Column(**{"kind": kind} | details.get(i, {})) for i, kind in enumerate(state["kinds"]))
         self._where = tuple(state["where"])
-        self.degrees, self.is_sparse = bool(state["degrees"]), bool(state["is_sparse"])
+        self.degrees, self.is_sparse = state["degrees"] is True, state["is_sparse"] is True
         fits = len(self._columns) == len(self.feature_names_in) and set(self.kinds) <= set(get_args(ColumnKind))
         if not fits or len(self._where) not in (0, 2) or not set(self._where) <= set(self.columns_out):
             raise ModelError("columns state must have a kind for each column; got parts that differ. Save it anew.")

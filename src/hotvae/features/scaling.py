@@ -302,7 +302,7 @@ class FeatureScaler(RowTransformer):
             scaler.check_parameters()
             scaler.feature_names_in = tuple(state["feature_names"])
             scaler.kinds = tuple(state["kinds"])
-            scaler.is_sparse = bool(state["is_sparse"])
+            scaler.is_sparse = state["is_sparse"] is True
             scaler._median, scaler._center, scaler._scale = (
                 np.array(state[key], dtype=np.float64) for key in ("median", "center", "scale")
             )

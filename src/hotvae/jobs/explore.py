@@ -124,6 +124,8 @@ def explore_model(
         A file, column or model that does not fit.
     """
     target = Path(out)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"--out must end in .html; got {target.name!r}. Rename it.")
     if target.exists() and not force:
         raise ConfigError(f"--out must be a new file; got {str(target)!r}. Pass --force to replace it.")
     model = load_model(model_folder)

@@ -5,6 +5,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from hotvae.data.formats.foreign import checked_frame, foreign_bytes
 from hotvae.data.frames import write_table
 from hotvae.errors import ConfigError, DataError, DataWarning, listed, option
 from hotvae.estimators.base import LabelClassifier
@@ -244,7 +246,7 @@ def predict_table(
         return PredictionRun(files, n_rows, len(columns), first, cut, lists=lists, n_outside=watch.n_outside)
     if given is not None:
         require_labels(model, "given")
-    with locked(target):
+    with locked(*files):
         needs = TableNeeds.of_model(model)
         places = None
         if source.suffix.lower() == ".npz":
@@ -595,11 +597,10 @@ def predict_stream(
     import pyarrow.parquet
 
     source, target = Path(table), Path(out)
-    try:
+    with foreign_bytes(source):
         file = pyarrow.parquet.ParquetFile(source)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise DataError(f"table must be a readable Parquet file; got {str(source)!r} ({error}). Check it.") from error
-    with file, locked(target):
+    outs = [Path(path) for path in (out, binary_out, list_out, calls_out) if path is not None]
+    with file, locked(*outs), ExitStack() as stack:
         n_rows = file.metadata.num_rows
         if n_rows == 0:
             raise DataError(f"table must have at least 1 row; got 0 rows in {str(source)!r}. Check the file.")
@@ -609,7 +610,7 @@ def predict_stream(
         order = PieceOrder(source, parts, id_column, ignore_unknown, lists, wanted, rows_at_once, model_folder, threads)
         told = asdict(replace(order, table=Path(), parts=Path(), folder=None, threads=None))
         settings = [told, threshold, binary_out is not None, TableNeeds.of_model(model).features]
-        _open_parts(parts, _stream_identity(model, source, settings))
+        stack.enter_context(_waiting_pieces(parts, _stream_identity(model, source, settings)))
         finished = [order.path(number) for number in range(-(-n_rows // rows_at_once))]
         missing = [number for number, piece in enumerate(finished) if not piece.exists()]
         n_done = len(finished) - len(missing)
@@ -634,7 +635,6 @@ def predict_stream(
         if lists is not None and list_out is not None:
             own = [part.with_suffix(".list.parquet") for part in finished]
             _join_parts(own, Path(list_out), None, len(columns))
-        shutil.rmtree(parts)
     return int(n_rows)
 
 
@@ -693,12 +693,15 @@ class PieceWork:
     def __init__(self, order: PieceOrder, model: LabelClassifier) -> None:
         self.order, self.model, self.needs = order, model, TableNeeds.of_model(model)
         self.watch = None if order.watched is None else Watch(model, order.watched)
-        self.reader = _PieceReader(order.table, order.rows_at_once)
+        with foreign_bytes(order.table):
+            self.reader = _PieceReader(order.table, order.rows_at_once)
 
     def __call__(self, number: int) -> Made:
         """Make a piece: what goes with it first, so that a piece that is there is complete."""
         order, model, columns = self.order, self.model, columns_of(self.model)
-        rows, path = self.reader.read(number), order.path(number)
+        path = order.path(number)
+        with foreign_bytes(order.table):
+            rows = self.reader.read(number)
         features, ids = self.needs.features_of(
             rows,
             id_column=order.id_column,
@@ -757,8 +760,7 @@ class _PieceReader:
         whole = pyarrow.Table.from_batches(self.waiting)
         skipped = start - self.at
         self.waiting, self.at = whole.slice(skipped + size).to_batches(), start + size
-        frame: pd.DataFrame = whole.slice(skipped, size).to_pandas()
-        return frame
+        return checked_frame(whole.slice(skipped, size))
 
 
 def columns_of(model: LabelClassifier) -> NDArray[Any]:
@@ -778,13 +780,21 @@ def _stream_identity(model: LabelClassifier, source: Path, settings: list[Any]) 
     return digest.hexdigest()
 
 
-def _open_parts(parts: Path, identity: str) -> None:
+@contextmanager
+def _waiting_pieces(parts: Path, identity: str) -> Iterator[None]:
+    """Keep finished pieces in a folder until they are joined, or a table that cannot be read makes them useless."""
     note = parts / "identity"
     if parts.exists() and not (note.is_file() and note.read_bytes() == identity.encode()):
         shutil.rmtree(parts)
     if not parts.exists():
         parts.mkdir()
         write_text(note, identity)
+    try:
+        yield
+    except DataError:
+        shutil.rmtree(parts, ignore_errors=True)
+        raise
+    shutil.rmtree(parts)
 
 
 def _join_parts(
@@ -797,7 +807,7 @@ def _join_parts(
     import pyarrow
     import pyarrow.parquet
 
-    with whole_file(target) as partial:
+    with whole_file(target) as unfinished:
         writer = None
         try:
             for part in parts:
@@ -808,7 +818,7 @@ def _join_parts(
                     others = [name for name in frame.columns[:-n_labels] if name not in _TRUST_COLUMNS]
                     changed = pd.DataFrame(change(frame[labels].to_numpy()), columns=labels)
                     piece = pyarrow.Table.from_pandas(pd.concat([frame[others], changed], axis=1), preserve_index=False)
-                writer = writer or pyarrow.parquet.ParquetWriter(partial, piece.schema)
+                writer = writer or pyarrow.parquet.ParquetWriter(unfinished, piece.schema)
                 writer.write_table(piece)
         finally:
             if writer is not None:

@@ -12,12 +12,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hotvae.errors import ConfigError, listed
 from hotvae.files import write_text
@@ -190,6 +190,7 @@ def tune(
     jobs: int = 1,
     n_trials: int | None = None,
     say: Say | None = None,
+    start: Start | None = None,
 ) -> Found:
     """Search in processes of their own until the budget is spent.
 
@@ -207,6 +208,8 @@ def tune(
         Most trials, those of earlier runs included.
     say : callable, optional
         Told how it goes.
+    start : callable, optional
+        Starts workers elsewhere, such as :func:`hotvae.scale.tasks.search_on_ray`; by default processes here.
 
     Returns
     -------
@@ -235,7 +238,7 @@ def tune(
     told = {"path": sys.path, "task": task.to_dict(), "journal": str(journal)}
     if n_trials is None or n_before < n_trials:
         search = told | {"deadline": deadline - _SECOND_LOOK * budget, "last": deadline, "n_trials": n_trials}
-        reason = _work(study, [search | {"number": number} for number in range(jobs)], budget, tell)
+        reason = _work(study, [search | {"number": number} for number in range(jobs)], budget, tell, start)
         put_back(study)
     todo = [
         (number, draw)
@@ -246,46 +249,80 @@ def tune(
     if todo and time.time() < deadline:
         tell(f"a second look at the best {len(candidates(study))}, with other validation rows")
         shares = [told | {"deadline": deadline, "again": todo[number::jobs]} for number in range(jobs)]
-        _work(study, [share for share in shares if share["again"]], budget, tell)
+        _work(study, [share for share in shares if share["again"]], budget, tell, start)
     return found_in(study, task, reason)
 
 
-def _work(study: Study, told: Sequence[Mapping[str, Any]], budget: float, say: Say) -> str:
-    """Start a process for each thing to do and wait for them; return the last words of one that failed."""
-    workers = []
-    with ExitStack() as files:
-        # What workers say goes to files: nobody reads along, and a pipe that is full would stop them.
-        said = [files.enter_context(TemporaryFile("w+", encoding="utf-8")) for _ in told]
-        try:
-            for each, words in zip(told, said, strict=True):
-                command = [sys.executable, "-P", "-c", _WORKER]
-                environment = {**os.environ, **ONE_THREAD}
-                worker = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=words, text=True, env=environment)
-                workers.append(worker)
-                assert worker.stdin is not None  # as asked for above
-                with suppress(BrokenPipeError), worker.stdin as pipe:  # its last words say why
-                    json.dump(each, pipe)
-            _watch(study, workers, told[0]["deadline"], told[0].get("last"), budget, say)
-            return next(filter(None, map(_last_words, workers, said)), "")
-        finally:
-            for worker in workers:
-                if worker.poll() is None:
-                    worker.terminate()
-                    worker.wait()
+class Worker(Protocol):
+    """One of several that search; a process here, or a task elsewhere."""
+
+    def poll(self) -> int | None:
+        """Return None until it has ended."""
+        ...
+
+    def last_words(self) -> str:
+        """Return what one that failed has said last; nothing of any other."""
+        ...
+
+    def terminate(self) -> None:
+        """End it."""
+        ...
+
+    def wait(self) -> Any:
+        """Wait until it has ended."""
+        ...
 
 
-def _last_words(worker: subprocess.Popen[str], said: IO[str]) -> str:
-    """Return the last line that a worker which failed has said; nothing of any other."""
-    if worker.poll() in (None, 0):
-        return ""
-    said.seek(0)
-    lines = said.read().strip().splitlines()
-    return lines[-1] if lines else ""
+class _Process(subprocess.Popen[str]):
+    """A worker on this machine."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        # What it says goes to a file: nobody reads along, and a pipe that is full would stop it.
+        self.said = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  # as long as the process
+        command = [sys.executable, "-P", "-c", _WORKER]
+        environment = {**os.environ, **ONE_THREAD}
+        super().__init__(command, stdin=subprocess.PIPE, stderr=self.said, text=True, env=environment)
+        assert self.stdin is not None  # as asked for above
+        with suppress(BrokenPipeError), self.stdin as pipe:  # its last words say why
+            json.dump(told, pipe)
+
+    def last_words(self) -> str:
+        """Return the last line that it has said if it failed."""
+        if self.poll() in (None, 0):
+            return ""
+        self.said.seek(0)
+        lines = self.said.read().strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def close(self) -> None:
+        """Forget what it said."""
+        self.said.close()
+
+
+Start = Callable[[Mapping[str, Any]], Worker]
+"""Starts a worker with what it is told: arguments of :func:`hotvae.jobs.trials.work`."""
+
+
+def _work(study: Study, told: Sequence[Mapping[str, Any]], budget: float, say: Say, start: Start | None) -> str:
+    """Start a worker for each thing to do and wait for them; return the last words of one that failed."""
+    workers: list[Worker] = []
+    try:
+        for each in told:
+            workers.append(_Process(each) if start is None else start(each))
+        _watch(study, workers, told[0]["deadline"], told[0].get("last"), budget, say)
+        return next(filter(None, (worker.last_words() for worker in workers)), "")
+    finally:
+        for worker in workers:
+            if worker.poll() is None:
+                worker.terminate()
+                worker.wait()
+            if isinstance(worker, _Process):
+                worker.close()
 
 
 def _watch(
     study: Study,
-    workers: Sequence[subprocess.Popen[str]],
+    workers: Sequence[Worker],
     deadline: float,
     last: float | None,
     budget: float,

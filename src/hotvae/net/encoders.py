@@ -270,7 +270,7 @@ def code_labels(labels: Labels) -> Labels:
     return torch.nan_to_num(2 * labels - 1, nan=0.0)
 
 
-def encode(encoder: nn.Module, inputs: Tensor) -> Gaussian:
+def encode(encoder: nn.Module, inputs: Tensor, width: int | None = None) -> Gaussian:
     """Call any encoder and return a :class:`Gaussian`, whatever of the allowed forms it answers in.
 
     Parameters
@@ -279,6 +279,8 @@ def encode(encoder: nn.Module, inputs: Tensor) -> Gaussian:
         One of ours or the user's own.
     inputs : Tensor
         A batch of rows.
+    width : int, optional
+        Numbers of a token, where what follows needs as many.
 
     Returns
     -------
@@ -287,7 +289,7 @@ def encode(encoder: nn.Module, inputs: Tensor) -> Gaussian:
     Raises
     ------
     ConfigError
-        When the encoder returns another number of tokens than it promised.
+        When the encoder returns something else, or another number of tokens than it promised.
 
     Examples
     --------
@@ -298,8 +300,12 @@ def encode(encoder: nn.Module, inputs: Tensor) -> Gaussian:
     >>> encode(Pair(), torch.ones(2, 3)).mean.shape
     torch.Size([2, 1, 3])
     """
-    answer = encoder(inputs)
-    gaussian = answer if isinstance(answer, Gaussian) else Gaussian(*answer)
+    gaussian = _as_gaussian(encoder(inputs), len(inputs), type(encoder).__name__)
+    if width is not None and gaussian.mean.shape[2] != width:
+        raise ConfigError(
+            f"encoder must return tokens of {width} numbers, as wide as the latent space; got {gaussian.mean.shape[2]} "
+            f"({type(encoder).__name__}). Set latent_dim to its width, or change its last layer."
+        )
     promised, n_tokens = getattr(encoder, "n_tokens", None), gaussian.mean.shape[1]
     if promised is not None and promised != n_tokens:
         raise ConfigError(
@@ -307,3 +313,20 @@ def encode(encoder: nn.Module, inputs: Tensor) -> Gaussian:
             f"({type(encoder).__name__}). Correct n_tokens, or set it to None if the number varies."
         )
     return gaussian
+
+
+def _as_gaussian(answer: object, n_rows: int, name: str) -> Gaussian:
+    """Return the answer of an encoder if it is a Gaussian, or a pair or triple of tensors that make one."""
+    parts = answer if isinstance(answer, tuple) else ()
+    if isinstance(answer, Gaussian):
+        parts = (answer.mean, answer.log_variance)
+    tensors = [part for part in parts[:2] if isinstance(part, Tensor)]
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    fits = len(tensors) == 2 and len(parts) <= 3 and all(tensor.is_floating_point() for tensor in tensors)
+    if not fits or shapes[0] != shapes[1] or len(shapes[0]) != 3 or shapes[0][0] != n_rows:
+        found = f"shapes {shapes}" if tensors else type(answer).__name__
+        raise ConfigError(
+            "encoder must return mean and log_variance, two float tensors of shape (batch, token, latent) with a "
+            f"batch of {n_rows}; got {found} ({name}). Correct its forward."
+        )
+    return answer if isinstance(answer, Gaussian) else Gaussian(*parts)

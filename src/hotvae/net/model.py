@@ -55,7 +55,7 @@ class HotVAE(nn.Module):
         has_base: bool = False,
     ) -> None:
         super().__init__()
-        self.wanted = tuple(wanted)
+        self.wanted, self.latent_width = tuple(wanted), config.latent_width
         if feature_encoder is None:
             feature_encoder = make_encoder("numbers", n_features, config)
         self.feature_encoder = feature_encoder
@@ -72,7 +72,7 @@ class HotVAE(nn.Module):
 
     def forward(self, features: Tensor, labels: Labels, base_logits: Logits | None = None) -> HotVAEOutput:
         """Encode both branches, sample each latent once, decode them."""
-        feature = encode(self.feature_encoder, features)
+        feature = encode(self.feature_encoder, features, self.latent_width)
         label = encode(self.label_encoder, code_labels(labels))
         both = join(feature, label)
         logits = self.decoder(sample(both, torch.randn_like(both.mean)), both.mask)
@@ -87,7 +87,7 @@ class HotVAE(nn.Module):
 
     def predict(self, features: Tensor, base_logits: Logits | None = None) -> Probs:
         """Probabilities from the feature branch alone, at the latent mean (paper note P7)."""
-        posterior = encode(self.feature_encoder, features)
+        posterior = encode(self.feature_encoder, features, self.latent_width)
         return torch.sigmoid(self._with_base(self.decoder(posterior.mean, posterior.mask), base_logits)[-1])
 
 
@@ -138,7 +138,7 @@ class PlainNet(nn.Module):
 
     def forward(self, features: Tensor, base_logits: Logits | None = None) -> Logits:
         """Logits of a batch."""
-        posterior = encode(self.feature_encoder, features)
+        posterior = encode(self.feature_encoder, features, self.readout.in_features)
         logits: Logits = self.readout(token_mean(posterior.mean, posterior.mask))
         return logits if self.base is None else self.base.add(logits, base_logits)
 

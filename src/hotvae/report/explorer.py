@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -44,6 +44,10 @@ class ExplorerContent:
     """
 
     template: ClassVar[str] = "explorer/page.html"
+    scripts: ClassVar[Sequence[str]] = (  # later ones use earlier ones
+        *("colours", "map", "engine", "panels"),
+        *("place", "saw", "together", "what", "take", "app"),
+    )
 
     title: str
     subtitle: str = ""

@@ -454,7 +454,17 @@ def plot_richness_interval(
         ("width of its interval", width, "magma"),
     )
     for axes, (title, values, palette) in zip(panels, maps, strict=True):
-        _place_map(figure, axes, table, values, coordinate_names, palette, title, unit, coastline)
+        draw_places(
+            figure,
+            axes,
+            table,
+            values,
+            coordinate_names,
+            title=title,
+            unit=unit,
+            palette=palette,
+            coastline=coastline,
+        )
     return figure
 
 
@@ -487,9 +497,8 @@ def plot_species_map(
     figure = _figure(7.0, 5.2)
     axes = figure.subplots()
     values = table["probability"].to_numpy(dtype=np.float64)
-    x, y = _place_map(
-        figure, axes, table, values, coordinate_names, "viridis", f"probability of {label}", "probability", coastline
-    )
+    title = f"probability of {label}"
+    x, y = draw_places(figure, axes, table, values, coordinate_names, title=title, coastline=coastline)
     if "observed" in table:
         found = (table["observed"] == 1).to_numpy()
         axes.scatter(x[found], y[found], s=34, facecolors="none", edgecolors="black", linewidths=1, label="found here")
@@ -527,17 +536,43 @@ def _bars(own: pd.DataFrame, lengths: str, names: str, title: str, unit: str, co
     return figure
 
 
-def _place_map(
+def draw_places(
     figure: Figure,
     axes: Axes,
     table: pd.DataFrame,
-    values: FloatArray,
-    names: Sequence[str],
-    palette: str,
-    title: str,
-    unit: str,
-    coastline: bool | None,
+    values: npt.ArrayLike,
+    coordinate_names: Sequence[str] = ("x", "y"),
+    *,
+    title: str = "",
+    unit: str = "probability",
+    palette: str = "viridis",
+    low: float | None = None,
+    high: float | None = None,
+    coastline: bool | None = None,
 ) -> tuple[FloatArray, FloatArray]:
+    """Draw values at places into axes of your own: on land with its borders where the coordinates are degrees.
+
+    Parameters
+    ----------
+    figure, axes : Figure, Axes
+        Where to draw.
+    table : DataFrame
+        A row for each place, with its coordinates.
+    values : array-like of shape (n_places,)
+        What to show.
+    coordinate_names, coastline
+        As in :func:`plot_richness_interval`.
+    title, unit, palette : str
+        Words above the map and beside its scale, and the colours of matplotlib.
+    low, high : float, optional
+        Ends of the scale; by default those of the values, and 0 for probabilities.
+
+    Returns
+    -------
+    x, y : ndarray of shape (n_places,)
+        Where the places were drawn.
+    """
+    names, values = coordinate_names, np.asarray(values, dtype=np.float64)
     places = table[list(names)].to_numpy(dtype=np.float64)
     columns = degree_columns(names, places)
     if coastline and columns is None:
@@ -545,17 +580,18 @@ def _place_map(
             f"coordinates must be longitude and latitude for a coastline; got {list(names)}. Pass coastline=False."
         )
     x, y = columns or (0, 1)
-    low, high = places.min(axis=0), places.max(axis=0)
-    margin = np.maximum((high - low) * 0.06, 0.05)
-    west, south = low[[x, y]] - margin[[x, y]]
-    east, north = high[[x, y]] + margin[[x, y]]
+    first, last = places.min(axis=0), places.max(axis=0)
+    margin = np.maximum((last - first) * 0.06, 0.05)
+    west, south = first[[x, y]] - margin[[x, y]]
+    east, north = last[[x, y]] + margin[[x, y]]
     if columns is not None and coastline is not False:
         for ring in land_rings((west, south, east, north)):
             axes.add_patch(Polygon(ring, facecolor="#ece7dc", edgecolor="#b9ae98", linewidth=0.6, zorder=0))
         for line in border_lines((west, south, east, north)):
             axes.plot(*line.T, color="#b9ae98", linewidth=0.6, zorder=0.5)
-    top = float(values.max()) if len(values) else 1.0
-    low_value = float(values.min()) if unit != "probability" else 0.0
+    top = high if high is not None else float(values.max()) if len(values) else 1.0
+    lowest = min(0.0, float(values.min(initial=0.0))) if unit == "probability" else float(values.min())
+    low_value = lowest if low is None else low
     norm = Normalize(low_value, top if top > low_value else low_value + 1.0)
     drawn = _draw_map(axes, places[:, [x, y]], values, palette, norm)
     _dress(axes, title, names[x], names[y])

@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, distributed
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 # The first process finds the recipe while the others wait for it.
 _PATIENCE = timedelta(days=7)
@@ -114,7 +116,10 @@ def torchrun_group() -> Iterator[Ranks]:
     if not started_by_torchrun or joined_ranks().size > 1:
         yield joined_ranks()
         return
-    distributed.init_process_group("gloo", timeout=_PATIENCE)
+    store, rank, size = next(rendezvous("env://", timeout=_PATIENCE))
+    # Processes that are started again share the store of those before them, whose addresses lead nowhere.
+    store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    distributed.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_PATIENCE)
     try:
         yield joined_ranks()
     finally:

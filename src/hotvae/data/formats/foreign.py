@@ -6,7 +6,9 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import pandas as pd
 
 from hotvae.errors import DataError, HotVAEError
 
@@ -73,6 +75,25 @@ def check_archive(file: IO[bytes], source: Path) -> None:
     file.seek(0)
     if size > _memory():
         raise _too_large(source, f"{size / 1e9:,.1f} GB unpacked")
+
+
+def checked_frame(table: Any) -> pd.DataFrame:
+    """Turn an Arrow table into a frame, having looked at all its cells and names: texts may be none inside.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        As read from a file.
+
+    Returns
+    -------
+    DataFrame
+    """
+    table.validate(full=True)
+    for name in table.schema.names:
+        name.encode()
+    frame: pd.DataFrame = table.to_pandas()
+    return frame
 
 
 def unpacked(source: Path) -> bytes:

@@ -23,17 +23,32 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-const percent = (p) => p > 0.995 && p < 1 ? "> 99 %" : p > 0 && p < 0.005 ? "< 1 %" : `${Math.round(100 * p)} %`;
-const short = (value) => Number.isNaN(value) ? "–" : String(+value.toPrecision(Math.abs(value) >= 1000 ? 4 : 3));
+const percent = (p) => (p > 0.995 && p < 1 ? "> 99 %" : p > 0 && p < 0.005 ? "< 1 %" : `${Math.round(100 * p)} %`);
+const short = (value) => (Number.isNaN(value) ? "–" : String(+value.toPrecision(Math.abs(value) >= 1000 ? 4 : 3)));
 const nice = (name) => name.replaceAll("_", " ");
 
 // --- state -----------------------------------------------------------------------------------------------------
 
 const fresh = {
-  tab: "map", kind: "richness", label: 0, change: false, trust: true, threshold: null,
-  place: -1, other: -1, told: [], scope: "map", shifts: [], mode: "here", gradient: 0,
+  tab: "map",
+  kind: "richness",
+  label: 0,
+  change: false,
+  trust: true,
+  threshold: null,
+  place: -1,
+  other: -1,
+  told: [],
+  scope: "map",
+  shifts: [],
+  mode: "here",
+  gradient: 0,
 };
-let state = { ...fresh }, engine, view, arrays, layer = null;
+let state = { ...fresh },
+  engine,
+  view,
+  arrays,
+  layer = null;
 const past = [];
 
 const LISTENERS = [];
@@ -56,7 +71,7 @@ function undo() {
 }
 
 // Everywhere known, everywhere moved, and known at the place.
-const world = () => state.scope === "map" ? state.told : [];
+const world = () => (state.scope === "map" ? state.told : []);
 const asKnown = (told) => ({ known: told.map(([label]) => label), values: told.map(([, value]) => value) });
 const toldOf = (label) => state.told.find(([which]) => which === label)?.[1];
 
@@ -64,14 +79,19 @@ function tell(label, value) {
   const told = state.told.filter(([which]) => which !== label);
   if (value !== undefined) told.push([label, value]);
   change({ told });
-  announce(say(value === undefined ? "forgotten" : value ? "told_seen" : "told_not_seen", { name: facts.labels[label] }));
+  announce(
+    say(value === undefined ? "forgotten" : value ? "told_seen" : "told_not_seen", { name: facts.labels[label] }),
+  );
 }
 
-function announce(text) { byId("said").textContent = text; }
+function announce(text) {
+  byId("said").textContent = text;
+}
 
 // The address holds the state in words: labels by name, places by number.
 function remember() {
-  const parts = new URLSearchParams(), { told, shifts } = state;
+  const parts = new URLSearchParams(),
+    { told, shifts } = state;
   for (const key of ["tab", "kind", "scope", "mode"]) if (state[key] !== fresh[key]) parts.set(key, state[key]);
   if (state.kind === "label") parts.set("species", facts.labels[state.label]);
   for (const key of ["place", "other"]) if (state[key] >= 0) parts.set(key, state[key]);
@@ -86,24 +106,37 @@ function remember() {
 }
 
 function recall() {
-  const parts = new URLSearchParams(location.hash.slice(1)), found = { ...fresh };
-  const oneOf = (key, allowed) => { if (allowed.includes(parts.get(key))) found[key] = parts.get(key); };
-  oneOf("tab", TABS.map(([name]) => name));
+  const parts = new URLSearchParams(location.hash.slice(1)),
+    found = { ...fresh };
+  const oneOf = (key, allowed) => {
+    if (allowed.includes(parts.get(key))) found[key] = parts.get(key);
+  };
+  oneOf(
+    "tab",
+    TABS.map(([name]) => name),
+  );
   oneOf("kind", ["richness", "unsure", "label"]);
   oneOf("scope", ["map", "place"]);
   oneOf("mode", ["here", "along", "two"]);
   const label = facts.labels.indexOf(parts.get("species"));
-  if (label >= 0) found.label = label; else if (found.kind === "label") found.kind = "richness";
+  if (label >= 0) found.label = label;
+  else if (found.kind === "label") found.kind = "richness";
   for (const key of ["place", "other"]) {
     const place = parseInt(parts.get(key) ?? "", 10);
     if (place >= 0 && place < engine.nPlaces) found[key] = place;
   }
-  for (const [key, value] of [["seen", 1], ["not", 0]]) {
-    for (const name of parts.getAll(key)) if (facts.labels.includes(name)) found.told = [...found.told, [facts.labels.indexOf(name), value]];
+  for (const [key, value] of [
+    ["seen", 1],
+    ["not", 0],
+  ]) {
+    for (const name of parts.getAll(key))
+      if (facts.labels.includes(name)) found.told = [...found.told, [facts.labels.indexOf(name), value]];
   }
   for (const text of parts.getAll("move")) {
-    const at = text.lastIndexOf(":"), which = facts.covariates.findIndex(({ name }) => name === text.slice(0, at));
-    if (which >= 0 && Number.isFinite(+text.slice(at + 1)) && facts.stand_in) found.shifts = [...found.shifts, [which, +text.slice(at + 1)]];
+    const at = text.lastIndexOf(":"),
+      which = facts.covariates.findIndex(({ name }) => name === text.slice(0, at));
+    if (which >= 0 && Number.isFinite(+text.slice(at + 1)) && facts.stand_in)
+      found.shifts = [...found.shifts, [which, +text.slice(at + 1)]];
   }
   const along = facts.covariates.findIndex(({ name }) => name === parts.get("along"));
   if (along >= 0) found.gradient = along;
@@ -130,38 +163,51 @@ function range() {
   return state.change ? [-most, most] : [0, Math.ceil(most)];
 }
 
-const cut = () => state.change ? null : state.threshold ?? (state.kind === "label" ? 0.5 : null);
+const cut = () => (state.change ? null : (state.threshold ?? (state.kind === "label" ? 0.5 : null)));
 
 function colourMap() {
   if (!layer) return;
-  const [low, high] = range(), scale = Colours.of(state.change), land = Colours.land(), limit = cut();
+  const [low, high] = range(),
+    scale = Colours.of(state.change),
+    land = Colours.land(),
+    limit = cut();
   const colours = view.colours;
   for (let i = 0; i < layer.length; i++) {
     const value = layer[i];
-    if (Number.isNaN(value)) { colours[i] = land; continue; }
-    const colour = scale[Math.min(255, Math.max(0, Math.round(255 * (value - low) / (high - low))))];
+    if (Number.isNaN(value)) {
+      colours[i] = land;
+      continue;
+    }
+    const colour = scale[Math.min(255, Math.max(0, Math.round((255 * (value - low)) / (high - low))))];
     colours[i] = limit !== null && value < limit ? Colours.mix(colour, land, 0.6) : colour;
   }
   view.hatch = state.trust;
   view.hatchColour = Colours.hatch();
   view.pins = [];
-  if (state.other >= 0 && state.tab === "together" && state.mode === "two") view.pins.push({ place: state.other, mark: "B", second: true });
-  if (state.place >= 0) view.pins.push({ place: state.place, mark: state.tab === "together" && state.mode === "two" ? "A" : "" });
+  if (state.other >= 0 && state.tab === "together" && state.mode === "two")
+    view.pins.push({ place: state.other, mark: "B", second: true });
+  if (state.place >= 0)
+    view.pins.push({ place: state.place, mark: state.tab === "together" && state.mode === "two" ? "A" : "" });
   view.draw();
 }
 
 function drawLegend() {
-  const [low, high] = range(), scale = Colours.of(state.change), limit = cut();
+  const [low, high] = range(),
+    scale = Colours.of(state.change),
+    limit = cut();
   const stops = Array.from({ length: 16 }, (_, i) => Colours.css(scale[Math.round(i * 17)]));
-  const box = byId("legend"), known = box.querySelector("#cut");
+  const box = byId("legend"),
+    known = box.querySelector("#cut");
   const share = limit === null ? 0 : (limit - low) / (high - low);
-  const sign = (value) => value < 0 ? "−" : state.change && value > 0 ? "+" : "";
-  const unit = (value) => sign(value) + (state.kind === "label" ? `${Math.round(100 * Math.abs(value))} %` : short(Math.abs(value)));
+  const sign = (value) => (value < 0 ? "−" : state.change && value > 0 ? "+" : "");
+  const unit = (value) =>
+    sign(value) + (state.kind === "label" ? `${Math.round(100 * Math.abs(value))} %` : short(Math.abs(value)));
   if (!known) {
     const handle = make("div", { id: "cut", role: "slider", tabindex: "0", "aria-label": say("cut") });
     const bar = make("div", { class: "bar" }, handle);
     const to = (event) => {
-      const area = bar.getBoundingClientRect(), [from, until] = range();
+      const area = bar.getBoundingClientRect(),
+        [from, until] = range();
       return from + Math.min(1, Math.max(0, (event.clientX - area.left) / area.width)) * (until - from);
     };
     bar.addEventListener("pointerdown", (event) => {
@@ -170,9 +216,13 @@ function drawLegend() {
       change({ threshold: to(event) });
       handle.focus();
     });
-    bar.addEventListener("pointermove", (event) => { if (bar.hasPointerCapture(event.pointerId)) change({ threshold: to(event) }); });
+    bar.addEventListener("pointermove", (event) => {
+      if (bar.hasPointerCapture(event.pointerId)) change({ threshold: to(event) });
+    });
     handle.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -0.01, ArrowDown: -0.01, ArrowRight: 0.01, ArrowUp: 0.01, PageUp: 0.1, PageDown: -0.1 }[event.key];
+      const step = { ArrowLeft: -0.01, ArrowDown: -0.01, ArrowRight: 0.01, ArrowUp: 0.01, PageUp: 0.1, PageDown: -0.1 }[
+        event.key
+      ];
       const [from, until] = range();
       if (step) change({ threshold: Math.min(until, Math.max(from, (cut() ?? from) + step * (until - from))) });
       else if (event.key === "Home") change({ threshold: from });
@@ -180,14 +230,25 @@ function drawLegend() {
       else return;
       event.preventDefault();
     });
-    box.append(make("p", { class: "what" }), bar, make("div", { class: "ends" }, make("span"), make("span"), make("span")), make("p", { class: "above" }), make("p", { class: "marks" }));
+    box.append(
+      make("p", { class: "what" }),
+      bar,
+      make("div", { class: "ends" }, make("span"), make("span"), make("span")),
+      make("p", { class: "above" }),
+      make("p", { class: "marks" }),
+    );
   }
   const handle = box.querySelector("#cut");
   box.querySelector(".what").textContent = layerTitle();
   box.querySelector(".bar").style.background = `linear-gradient(to right, ${stops.join(",")})`;
   handle.hidden = state.change;
   handle.style.left = `${100 * Math.min(1, Math.max(0, share))}%`;
-  for (const [name, value] of [["valuemin", low], ["valuemax", high], ["valuenow", limit ?? low]]) handle.setAttribute(`aria-${name}`, +value.toFixed(3));
+  for (const [name, value] of [
+    ["valuemin", low],
+    ["valuemax", high],
+    ["valuenow", limit ?? low],
+  ])
+    handle.setAttribute(`aria-${name}`, +value.toFixed(3));
   handle.setAttribute("aria-valuetext", limit === null ? say("cut_none") : unit(limit));
   const ends = box.querySelectorAll(".ends span");
   ends[0].textContent = unit(low);
@@ -195,10 +256,14 @@ function drawLegend() {
   ends[2].textContent = unit(high);
   let count = 0;
   if (layer && limit !== null) for (const value of layer) if (value >= limit) count++;
-  box.querySelector(".above").textContent = limit === null ? say(state.change ? "change_hint" : "cut_hint") : say("cut_above", { n: count.toLocaleString("en"), all: engine.nPlaces.toLocaleString("en") });
+  box.querySelector(".above").textContent =
+    limit === null
+      ? say(state.change ? "change_hint" : "cut_hint")
+      : say("cut_above", { n: count.toLocaleString("en"), all: engine.nPlaces.toLocaleString("en") });
   const marks = box.querySelector(".marks");
   marks.replaceChildren();
-  if (arrays.inside && state.trust && view.inside.some((value) => !value)) marks.append(make("span", { class: "mark hatched" }), say("mark_hatched"), " ");
+  if (arrays.inside && state.trust && view.inside.some((value) => !value))
+    marks.append(make("span", { class: "mark hatched" }), say("mark_hatched"), " ");
   marks.append(make("span", { class: "mark outside" }), say("mark_outside"));
 }
 
@@ -211,24 +276,33 @@ function repaint() {
 let busyTimer = 0;
 function busy(isBusy) {
   clearTimeout(busyTimer);
-  if (isBusy) busyTimer = setTimeout(() => { byId("busy").hidden = false; }, 300);
+  if (isBusy)
+    busyTimer = setTimeout(() => {
+      byId("busy").hidden = false;
+    }, 300);
   else byId("busy").hidden = true;
 }
 
 function nameOf(place) {
-  const where = arrays.degrees ? degreesOf(place) : `${short(arrays.where.values[2 * place])}, ${short(arrays.where.values[2 * place + 1])} km`;
+  const where = arrays.degrees
+    ? degreesOf(place)
+    : `${short(arrays.where.values[2 * place])}, ${short(arrays.where.values[2 * place + 1])} km`;
   return facts.places.length ? `${facts.places[place]} · ${where}` : where;
 }
 
 function degreesOf(place) {
   const [longitude, latitude] = [0, 1].map((k) => arrays.degrees.values[2 * place + k]);
-  return `${Math.abs(latitude).toFixed(2)}° ${say(latitude < 0 ? "south" : "north")}, ${Math.abs(longitude).toFixed(2)}° ${say(longitude < 0 ? "west" : "east")}`;
+  const part = (value, below, above) => `${Math.abs(value).toFixed(2)}° ${say(value < 0 ? below : above)}`;
+  return `${part(latitude, "south", "north")}, ${part(longitude, "west", "east")}`;
 }
 
 function valueText(value) {
   if (!Number.isFinite(value)) return "–";
-  const sign = value < 0 ? "−" : state.change && value > 0 ? "+" : "", size = Math.abs(value);
-  return state.kind === "label" ? sign + (state.change ? `${Math.round(100 * size)} %` : percent(size)) : say("n_species", { n: sign + size.toFixed(1) });
+  const sign = value < 0 ? "−" : state.change && value > 0 ? "+" : "",
+    size = Math.abs(value);
+  return state.kind === "label"
+    ? sign + (state.change ? `${Math.round(100 * size)} %` : percent(size))
+    : say("n_species", { n: sign + size.toFixed(1) });
 }
 
 function hover(place, at) {
@@ -238,37 +312,62 @@ function hover(place, at) {
   tip.style.left = `${Math.min(at[0] + 14, view.width - 230)}px`;
   tip.style.top = `${at[1] + 14}px`;
   if (place < 0) return void tip.replaceChildren(make("span", {}, say("outside")));
-  tip.replaceChildren(make("strong", {}, valueText(layer?.[place] ?? NaN)), make("span", {}, nameOf(place)),
-    ...(arrays.inside && !arrays.inside.values[place] ? [make("em", {}, say("not_like_training"))] : []));
+  tip.replaceChildren(
+    make("strong", {}, valueText(layer?.[place] ?? NaN)),
+    make("span", {}, nameOf(place)),
+    ...(arrays.inside && !arrays.inside.values[place] ? [make("em", {}, say("not_like_training"))] : []),
+  );
 }
 
 function choosePlace(place, event) {
   if (place < 0) return announce(say("outside"));
-  if (state.tab === "together" && state.mode === "two" && (event?.shiftKey || state.place >= 0 && state.other < 0)) return change({ other: place });
+  if (state.tab === "together" && state.mode === "two" && (event?.shiftKey || (state.place >= 0 && state.other < 0)))
+    return change({ other: place });
   change({ place, tab: state.tab === "map" || state.tab === "take" ? "place" : state.tab });
   announce(`${nameOf(place)}: ${layerTitle()} ${valueText(layer?.[place] ?? NaN)}`);
 }
 
 // --- start -----------------------------------------------------------------------------------------------------
 
-const TABS = [["map", mapPanel], ["place", placePanel], ["saw", sawPanel], ["together", togetherPanel], ["what", whatPanel], ["take", takePanel]];
+const TABS = [
+  ["map", mapPanel],
+  ["place", placePanel],
+  ["saw", sawPanel],
+  ["together", togetherPanel],
+  ["what", whatPanel],
+  ["take", takePanel],
+];
 
 function drawTabs() {
   const bar = byId("tabs");
   if (!bar.children.length) {
     for (const [name] of TABS) {
-      bar.append(make("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "panel", onclick: () => change({ tab: name }) }, say(`tab_${name}`)));
+      bar.append(
+        make(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            id: `tab-${name}`,
+            "aria-controls": "panel",
+            onclick: () => change({ tab: name }),
+          },
+          say(`tab_${name}`),
+        ),
+      );
     }
     bar.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!step) return;
-      const at = TABS.findIndex(([name]) => name === state.tab), to = TABS[(at + step + TABS.length) % TABS.length][0];
+      const at = TABS.findIndex(([name]) => name === state.tab),
+        to = TABS[(at + step + TABS.length) % TABS.length][0];
       change({ tab: to });
       byId(`tab-${to}`).focus();
     });
   }
   for (const [name] of TABS) {
-    const tab = byId(`tab-${name}`), isOn = name === state.tab;
+    const tab = byId(`tab-${name}`),
+      isOn = name === state.tab;
     tab.setAttribute("aria-selected", String(isOn));
     tab.tabIndex = isOn ? 0 : -1;
   }
@@ -290,22 +389,41 @@ async function begin() {
   busy(true);
   engine = new Engine(facts, (values, done) => {
     layer = values;
-    if (done) { busy(false); document.documentElement.dataset.painted = engine.number; }
+    if (done) {
+      busy(false);
+      document.documentElement.dataset.painted = engine.number;
+    }
     colourMap();
     drawLegend();
     if (state.tab === "map") refresh(state, state);
   });
   arrays = await engine.open(document.querySelectorAll(".numbers"), byId("worker").textContent);
   await breath();
-  view = new MapView(byId("canvas"), {
-    facts, where: arrays.where.values, inside: arrays.inside?.values,
-    land: arrays.land?.values, landLengths: arrays.land_lengths?.values,
-    borders: arrays.borders?.values, bordersLengths: arrays.borders_lengths?.values,
-  }, {
-    hover, pick: choosePlace,
-    step: (dx, dy) => { const place = view.neighbour(state.place, dx, dy); choosePlace(place); view.show(place); byId("canvas").focus(); },
-    drawn: () => { byId("canvas").setAttribute("aria-label", say("map_of", { name: layerTitle() })); },
-  });
+  view = new MapView(
+    byId("canvas"),
+    {
+      facts,
+      where: arrays.where.values,
+      inside: arrays.inside?.values,
+      land: arrays.land?.values,
+      landLengths: arrays.land_lengths?.values,
+      borders: arrays.borders?.values,
+      bordersLengths: arrays.borders_lengths?.values,
+    },
+    {
+      hover,
+      pick: choosePlace,
+      step: (dx, dy) => {
+        const place = view.neighbour(state.place, dx, dy);
+        choosePlace(place);
+        view.show(place);
+        byId("canvas").focus();
+      },
+      drawn: () => {
+        byId("canvas").setAttribute("aria-label", say("map_of", { name: layerTitle() }));
+      },
+    },
+  );
   state = recall();
   await breath();
   drawPicker();
@@ -313,21 +431,38 @@ async function begin() {
   onChange((after, before) => {
     const differs = (...keys) => keys.some((key) => after[key] !== before[key]);
     if (differs("told", "scope", "shifts", "kind", "label", "change")) repaint();
-    else if (differs("threshold", "trust", "place", "other", "tab", "mode")) { colourMap(); drawLegend(); }
-    if (differs("tab")) openTab(); else refresh(after, before);
+    else if (differs("threshold", "trust", "place", "other", "tab", "mode")) {
+      colourMap();
+      drawLegend();
+    }
+    if (differs("tab")) openTab();
+    else refresh(after, before);
     if (differs("kind", "label")) drawPicker();
   });
   byId("zoom-in").onclick = () => view.zoom(1.5);
   byId("zoom-out").onclick = () => view.zoom(1 / 1.5);
-  byId("zoom-home").onclick = () => { view.touched = false; view.home(); };
+  byId("zoom-home").onclick = () => {
+    view.touched = false;
+    view.home();
+  };
   if (facts.closer) offerWindows();
   byId("undo").onclick = undo;
   byId("share").onclick = share;
   document.addEventListener("keydown", (event) => {
-    if ((event.ctrlKey || event.metaKey) && event.key === "z" && !/INPUT|TEXTAREA/.test(event.target.tagName)) { event.preventDefault(); undo(); }
+    if ((event.ctrlKey || event.metaKey) && event.key === "z" && !/INPUT|TEXTAREA/.test(event.target.tagName)) {
+      event.preventDefault();
+      undo();
+    }
   });
-  addEventListener("hashchange", () => { const before = state; state = recall(); for (const listener of LISTENERS) listener(state, before); });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { colourMap(); drawLegend(); });
+  addEventListener("hashchange", () => {
+    const before = state;
+    state = recall();
+    for (const listener of LISTENERS) listener(state, before);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    colourMap();
+    drawLegend();
+  });
   repaint();
   await breath();
   openTab();
@@ -342,22 +477,35 @@ function offerWindows() {
     for (const key of ["place", "other"]) parts.delete(key);
     location.assign(`${location.pathname}${search}#${parts}`);
   };
-  const button = (sign, key, onclick) => make("button", { type: "button", "aria-label": say(key), title: say(key), onclick }, sign);
+  const button = (sign, key, onclick) =>
+    make("button", { type: "button", "aria-label": say(key), title: say(key), onclick }, sign);
   const [right, up] = facts.closer.scale;
-  if (facts.closer.has_more) byId("zoom").append(button("⊕", "closer", () => {
-    const [west, north] = view.plane(0, 0), [east, south] = view.plane(view.width, view.height);
-    go(`?window=${[west / right, south / up, east / right, north / up].map((value) => +value.toPrecision(9)).join(",")}`);
-  }));
+  if (facts.closer.has_more)
+    byId("zoom").append(
+      button("⊕", "closer", () => {
+        const [west, north] = view.plane(0, 0),
+          [east, south] = view.plane(view.width, view.height);
+        const box = [west / right, south / up, east / right, north / up];
+        go(`?window=${box.map((value) => +value.toPrecision(9)).join(",")}`);
+      }),
+    );
   if (facts.closer.is_part) byId("zoom").append(button("▭", "whole", () => go("")));
 }
 
 async function share() {
   let text = say("copied");
-  try { await navigator.clipboard.writeText(location.href); } catch { text = say("copy_from_bar"); }
+  try {
+    await navigator.clipboard.writeText(location.href);
+  } catch {
+    text = say("copy_from_bar");
+  }
   announce(text);
-  const button = byId("share"), before = button.textContent;
+  const button = byId("share"),
+    before = button.textContent;
   button.textContent = text;
-  setTimeout(() => { button.textContent = before; }, 2500);
+  setTimeout(() => {
+    button.textContent = before;
+  }, 2500);
 }
 
 begin();

@@ -15,23 +15,44 @@ class Engine {
 
   // Has all numbers unpacked by a worker, and the places dealt out; what the page itself needs comes back.
   async open(pieces, source) {
-    const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" })), n = this.facts.n_places;
+    const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" })),
+      n = this.facts.n_places;
     // Two thirds of the processors: the page itself, and whatever else is open, want some as well.
-    const count = Math.max(1, Math.min(4, Math.ceil((navigator.hardwareConcurrency || 2) * 2 / 3), Math.ceil(n / 200)));
+    const count = Math.max(
+      1,
+      Math.min(4, Math.ceil(((navigator.hardwareConcurrency || 2) * 2) / 3), Math.ceil(n / 200)),
+    );
     this.workers = Array.from({ length: count }, () => new Worker(address));
-    this.from = this.workers.map((_, k) => Math.round(k * n / count));
+    this.from = this.workers.map((_, k) => Math.round((k * n) / count));
     this.nPlaces = n;
     const [first] = this.workers;
-    for (const piece of pieces) {  // one at a time: the page stays awake
+    for (const piece of pieces) {
+      // one at a time: the page stays awake
       first.postMessage({ type: "text", text: piece.textContent });
       piece.remove();
       await breath();
     }
-    const { arrays, parts } = await this.reply(first, { type: "unpack", index: this.facts.arrays, from: [...this.from, n] });
-    const facts = { law: this.facts.law, stand_in: this.facts.stand_in, covariates: this.facts.covariates, precision: this.facts.precision };
+    const { arrays, parts } = await this.reply(first, {
+      type: "unpack",
+      index: this.facts.arrays,
+      from: [...this.from, n],
+    });
+    const facts = {
+      law: this.facts.law,
+      stand_in: this.facts.stand_in,
+      covariates: this.facts.covariates,
+      precision: this.facts.precision,
+    };
     const shared = Object.fromEntries(Object.entries(arrays).filter(([name]) => /^(law|stand_in)\./.test(name)));
-    await Promise.all(this.workers.map((worker, k) => this.reply(worker, { type: "hold", facts, arrays: { ...shared, ...parts[k] }, from: this.from[k] },
-      Object.values(parts[k]).map(({ values }) => values.buffer))));
+    await Promise.all(
+      this.workers.map((worker, k) =>
+        this.reply(
+          worker,
+          { type: "hold", facts, arrays: { ...shared, ...parts[k] }, from: this.from[k] },
+          Object.values(parts[k]).map(({ values }) => values.buffer),
+        ),
+      ),
+    );
     for (const worker of this.workers) worker.onmessage = ({ data }) => this.hear(data);
     return arrays;
   }

@@ -2,12 +2,14 @@
 // What labels say of each other: the arithmetic of hotvae/net/messages.py, one place at a time.
 const Law = (() => {
   // The logistic function, looked up: straight lines between steps of 1/256 are off by 2e-7 at most.
-  const REACH = 16, STEPS = 256;
+  const REACH = 16,
+    STEPS = 256;
   const looked = new Float64Array(2 * REACH * STEPS + 2);
   for (let i = 0; i < looked.length; i++) looked[i] = 1 / (1 + Math.exp(REACH - i / STEPS));
   function sigmoid(x) {
     if (!(x > -REACH && x < REACH)) return 1 / (1 + Math.exp(-x));
-    const at = (x + REACH) * STEPS, low = at | 0;
+    const at = (x + REACH) * STEPS,
+      low = at | 0;
     return looked[low] + (at - low) * (looked[low + 1] - looked[low]);
   }
 
@@ -15,20 +17,27 @@ const Law = (() => {
   function gather(out, width, weights, starts, values, count) {
     let a = 0;
     for (; a + 3 < count; a += 4) {
-      const s0 = starts[a], s1 = starts[a + 1], s2 = starts[a + 2], s3 = starts[a + 3];
-      const v0 = values[a], v1 = values[a + 1], v2 = values[a + 2], v3 = values[a + 3];
+      const s0 = starts[a],
+        s1 = starts[a + 1],
+        s2 = starts[a + 2],
+        s3 = starts[a + 3];
+      const v0 = values[a],
+        v1 = values[a + 1],
+        v2 = values[a + 2],
+        v3 = values[a + 3];
       for (let i = 0; i < width; i++) {
         out[i] += v0 * weights[s0 + i] + v1 * weights[s1 + i] + v2 * weights[s2 + i] + v3 * weights[s3 + i];
       }
     }
     for (; a < count; a++) {
-      const start = starts[a], value = values[a];
+      const start = starts[a],
+        value = values[a];
       for (let i = 0; i < width; i++) out[i] += value * weights[start + i];
     }
   }
 
   function transposed(weights, rows, columns) {
-    const found = new Float64Array(rows * columns);
+    const found = new Float32Array(rows * columns);
     for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) found[c * rows + r] = weights[r * columns + c];
     return found;
   }
@@ -37,13 +46,18 @@ const Law = (() => {
   function voiceOf(arrays, number, passing) {
     const part = (name) => arrays[`law.${number}.${name}`];
     const voice = { passing: passing[0], passingKnown: passing[1], nCauses: 0, hubWidth: 0, edge: null, signed: false };
-    const edge = part("edge"), difference = part("difference"), send = part("send"), hubIn = part("hub_in");
+    const edge = part("edge"),
+      difference = part("difference"),
+      send = part("send"),
+      hubIn = part("hub_in");
     if (edge) {
-      const n = edge.shape[0], told = transposed(edge.values, n, n);
+      const n = edge.shape[0],
+        told = transposed(edge.values, n, n);
       voice.edge = told;
-      if (difference) {  // presence counts edge + difference, absence edge - difference
+      if (difference) {
+        // presence counts edge + difference, absence edge - difference
         const more = transposed(difference.values, n, n);
-        voice.edge = new Float64Array(2 * n * n);
+        voice.edge = new Float32Array(2 * n * n);
         voice.signed = true;
         for (let i = 0; i < n * n; i++) {
           voice.edge[i] = told[i] + more[i];
@@ -54,14 +68,14 @@ const Law = (() => {
     if (send) {
       const [n, width] = send.shape;
       voice.nCauses = width;
-      voice.send = Float64Array.from(send.values);
+      voice.send = send.values;
       voice.hear = transposed(part("hear").values, n, width);
       voice.causeGate = part("cause_gate") || null;
     }
     if (hubIn) {
       const [width, both] = hubIn.shape;
       voice.hubWidth = width;
-      voice.hubIn = transposed(hubIn.values, width, both);  // row j: news of label j; row L + j: whether it is known
+      voice.hubIn = transposed(hubIn.values, width, both); // row j: news of label j; row L + j: whether it is known
       voice.hubOut = transposed(part("hub_out").values, both / 2, width);
       voice.hubGate = part("hub_gate");
     }
@@ -81,14 +95,22 @@ const Law = (() => {
 
   // A solver keeps its scratch numbers; `place` says what the base foretells there, `solve` what labels add.
   function solver(facts, arrays, nLabels) {
-    const L = nLabels, rounds = facts.law.rounds;
+    const L = nLabels,
+      rounds = facts.law.rounds;
     const voices = (facts.law.passing || []).map((passing, number) => voiceOf(arrays, number, passing));
-    const floor = facts.precision === "float32" ? 0 : 1e-6;  // news too small to be heard
-    const base = new Float64Array(L), prob = new Float64Array(L), first = new Float64Array(L);
-    const news = new Float64Array(L), moved = new Float64Array(L), sum = new Float64Array(L);
-    const logits = new Float64Array(L), isKnown = new Uint8Array(L);
+    const floor = facts.precision === "float32" ? 0 : 1e-6; // news too small to be heard
+    const base = new Float64Array(L),
+      prob = new Float64Array(L),
+      first = new Float64Array(L);
+    const news = new Float64Array(L),
+      moved = new Float64Array(L),
+      sum = new Float64Array(L);
+    const logits = new Float64Array(L),
+      isKnown = new Uint8Array(L);
     const widest = Math.max(L, ...voices.map((v) => Math.max(v.nCauses, v.hubWidth)));
-    const starts = new Int32Array(widest), values = new Float64Array(widest), index = new Int32Array(L);
+    const starts = new Int32Array(widest),
+      values = new Float64Array(widest),
+      index = new Int32Array(L);
     const unitStarts = new Int32Array(widest);
     for (const voice of voices) {
       voice.loud = new Float64Array(voice.nCauses);
@@ -98,7 +120,7 @@ const Law = (() => {
     }
 
     function place(numbers, at, features) {
-      for (let i = 0; i < L; i++) prob[i] = sigmoid(base[i] = numbers[at + i]);
+      for (let i = 0; i < L; i++) prob[i] = sigmoid((base[i] = numbers[at + i]));
       const seen = features || prob;
       for (const voice of voices) {
         if (voice.nCauses) loudness(voice.causeGate, seen, voice.loud);
@@ -111,7 +133,10 @@ const Law = (() => {
       let count = 0;
       for (let j = 0; j < L; j++) {
         const value = news[j];
-        if (value > floor || value < -floor) { index[count] = j; values[count++] = value; }
+        if (value > floor || value < -floor) {
+          index[count] = j;
+          values[count++] = value;
+        }
       }
       moved.fill(0);
       if (voice.edge) {
@@ -139,7 +164,8 @@ const Law = (() => {
         spread(voice.nCauses, voice.hear, voice.causes);
       }
       if (voice.hubWidth) {
-        const H = voice.hubWidth, units = voice.units;
+        const H = voice.hubWidth,
+          units = voice.units;
         told(H, voice.hubIn, units);
         for (let a = 0; a < nKnown; a++) for (let u = 0; u < H; u++) units[u] += voice.hubIn[(L + known[a]) * H + u];
         for (let u = 0; u < H; u++) units[u] = units[u] > 0 ? units[u] * voice.hubLoud[u] : 0;
@@ -166,7 +192,8 @@ const Law = (() => {
           const isLast = round === rounds - 1;
           hear(voice, known, nKnown, isLast ? only : -1);
           if (isLast) break;
-          const unknown = voice.passing[round], fixed = voice.passingKnown[round];
+          const unknown = voice.passing[round],
+            fixed = voice.passingKnown[round];
           for (let i = 0; i < L; i++) {
             news[i] = first[i] + (isKnown[i] ? fixed : unknown) * (sigmoid(base[i] + moved[i]) - prob[i]);
           }
