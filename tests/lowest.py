@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULT = Path(__file__).with_name("lowest.json")
 PYTHONS = ("3.11", "3.12", "3.13")
 UV = Path(sys.executable).with_name("uv")
+# Old versions beside new ones warn of each other; that is no failure here.
+_WARNINGS = ("-o", "filterwarnings=default")
 NAMED = ("numpy", "scipy", "pandas", "scikit-learn", "torch", "matplotlib", "typer", "pyarrow")
 
 
@@ -55,7 +57,7 @@ def try_python(version: str, chosen: list[str]) -> dict[str, Any]:
             return {"python": version, "outcome": "not installed", "said": installed.stderr[-1500:]}
         listed = json.loads(run(UV, "pip", "list", "--python", python, "--format", "json", env=where).stdout)
         versions = {entry["name"]: entry["version"] for entry in listed if entry["name"] in NAMED}
-        tested = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, cwd=ROOT, env=where)
+        tested = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_WARNINGS, *chosen, cwd=ROOT, env=where)
     failed = sorted(set(re.findall(r"^(?:FAILED|ERROR) (\S+)", tested.stdout, re.MULTILINE)))
     summary = tested.stdout.strip().splitlines()[-1:] or [tested.stderr[-500:]]
     found = {"python": version, "outcome": "passed" if tested.returncode == 0 else "failed", "summary": summary[0]}
@@ -69,12 +71,14 @@ def main() -> int:
     parser.add_argument("tests", nargs="*", help="what pytest is to run; all fast tests by default")
     asked = parser.parse_args()
     fast = ["tests", "--ignore=tests/paper", "-m", "not slow and not data and not browser", "-n", "2"]
-    found = [try_python(version, asked.tests or fast) for version in asked.pythons]
-    stored = {"command": " ".join(["python", "tests/lowest.py", *sys.argv[1:]]), "pythons": found}
-    date = {"date": datetime.now(UTC).isoformat(timespec="seconds")}
-    RESULT.write_text(json.dumps(date | stored, indent=1) + "\n", encoding="utf-8")
-    for each in found:
-        print(each["python"], each["outcome"], each.get("summary", each.get("said", "")))
+    found: list[dict[str, Any]] = []
+    for version in asked.pythons:
+        each = try_python(version, asked.tests or fast)
+        found.append({"date": datetime.now(UTC).isoformat(timespec="seconds")} | each)
+        print(each["python"], each["outcome"], each.get("summary", each.get("said", "")), flush=True)
+        RESULT.write_text(
+            json.dumps({"tests": asked.tests or fast, "pythons": found}, indent=1) + "\n", encoding="utf-8"
+        )
     return int(any(each["outcome"] in ("failed", "not installed") for each in found))
 
 
