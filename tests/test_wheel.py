@@ -74,10 +74,10 @@ def test_archive__in_an_empty_environment__trains_predicts_and_knows_its_birds(b
     run(UV, "pip", "install", "--python", python, "-c", ROOT / "constraints.txt", archive, env=own)
     assert run(hotvae, "--version", env=own).startswith("hotvae ")
     run(hotvae, "data", "tables", "breeding_birds_2009", "--out", "birds", cwd=tmp_path, env=own)
-    roles = ["--labels", "Acadian Flycatcher:American Robin", "--drop", "[A-Z]*", "--id-column", "route"]
+    roles = ["--labels", "Acadian Flycatcher:Yellow-throated Vireo", "--id-column", "route"]
     where = ["--coordinates", "longitude,latitude", "--effort", "1", "--quiet", "--out", "model"]
     run(hotvae, "train", "birds/train.csv", *roles, *where, cwd=tmp_path, env=own)
     run(hotvae, "predict", "model", "birds/test.csv", "--out", "told.csv", cwd=tmp_path, env=own)
-    run(hotvae, "explain", "model", "birds/test.csv", "--out", "page.html", "--rows", "20", cwd=tmp_path, env=own)
+    run(hotvae, "info", "model", cwd=tmp_path, env=own)
     code = "import hotvae; print(hotvae.__file__)"
     assert "site-packages" in run(python, "-c", code, cwd=tmp_path, env=own)

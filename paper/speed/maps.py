@@ -39,7 +39,7 @@ from hotvae.files import write_text
 from hotvae.geo.maps import MapOptions
 from hotvae.geo.rasters import TILE, MapGrid
 from hotvae.jobs.maps import TILES, map_inputs, map_model
-from paper import RESULTS
+from paper import DOCS, RESULTS
 from paper.runner import provenance
 from paper.speed import resident_bytes
 from paper.summaries import replace_marked
@@ -261,7 +261,7 @@ def main(argv=None):
     parser.add_argument("--render", action="store_true", help="only write the stored result into docs/maps.md")
     options = parser.parse_args(argv)
     if options.render:
-        render(json.loads(options.out.read_text(encoding="utf-8")), RESULTS.parents[1] / "docs" / "maps.md")
+        render(json.loads(options.out.read_text(encoding="utf-8")), DOCS / "maps.md")
         return
     with tempfile.TemporaryDirectory() as folder:
         found = measure(options.cells, options.species, options.seed, Path(folder), options.forest_windows)

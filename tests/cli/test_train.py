@@ -149,7 +149,7 @@ def test_train__group_and_block_splits__follow_their_columns(folder, tmp_path, r
     grouped = ["--groups", "valley", "--split", "group", "--validation-fraction", "0.25"]
     summary, _ = trained(run, tmp_path / "t.csv", tmp_path / "m", *grouped)
     assert (summary["split"], summary["n_validation"]) == ("group", 30)  # one whole valley
-    assert trained(run, folder / "region.csv", tmp_path / "m", "--split", "block")[0]["split"] == "block"
+    assert trained(run, folder / "region.csv", tmp_path / "m2", "--split", "block")[0]["split"] == "block"
     message = fails("train", folder / "region.csv", *ROLES, *QUICK, "--split", "group", "--out", tmp_path / "n")
     assert "a split by groups must have groups" in message
 

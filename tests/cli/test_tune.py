@@ -128,6 +128,7 @@ def test_options__of_rows__are_those_of_training():
     """What is said of a table to one command can be said to the other."""
     of_training, of_search = (set(inspect.signature(command).parameters) for command in (train, tune))
     own = {"recipe", "effort", "epochs", "dim", "layers", "device", "threads", "resume", "force", "as_json"}
+    own |= {"stream", "sample", "workers"}  # a search takes what memory holds
     assert of_training - own <= of_search
     assert own < of_training
 

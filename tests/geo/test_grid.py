@@ -1,5 +1,7 @@
 """Grids: cells whose middle lies in the region, in files that a map reads tile by tile."""
 
+import errno
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -72,6 +74,22 @@ def test_write_grid__covariates_that_fail__leave_no_file(tmp_path):
         return {"rain": x}
 
     with pytest.raises(DataError, match="raster must be a file"):
+        write_grid(tmp_path / "g.parquet", grid, region, columns)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_write_grid__disk_full__says_so_and_leaves_no_file(tmp_path):
+    grid, region = plan_grid(series(shapely.box(0, 0, 60_000, 100)), 100)
+    count = iter(range(9))
+
+    def columns(x, y):
+        if next(count):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return {"rain": x}
+
+    with pytest.raises(
+        ConfigError, match=r"disk must have room for the grid; got 'No space left.* repeat the command\.$"
+    ):
         write_grid(tmp_path / "g.parquet", grid, region, columns)
     assert list(tmp_path.iterdir()) == []
 

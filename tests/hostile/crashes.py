@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -133,8 +134,8 @@ def _save(folder: Path, number: int) -> None:
 
 
 def _save_in_two_steps(folder: Path, number: int) -> None:
-    checkpoint._exchanged = lambda one, other: False
-    _save(folder, number)
+    with mock.patch.object(checkpoint, "_exchanged", return_value=False):
+        _save(folder, number)
 
 
 def _saved(folder: Path) -> int | None:

@@ -177,7 +177,7 @@ def write_grid(
     groups: list[int] = []
     n_cells, writer = 0, None
     try:
-        with no_room(path.parent):
+        with no_room(path.parent, "grid", ""):
             try:
                 for window in windows:
                     places = cells_inside(grid, region, window)

@@ -128,8 +128,15 @@ def _tile_path(folder: Path, number: int) -> Path:
 
 
 @contextmanager
-def no_room(folder: Path) -> Iterator[None]:
+def no_room(folder: Path, what: str = "map", kept: str = ": finished tiles are kept") -> Iterator[None]:
     """Turn the errors of a full disk into a sentence.
+
+    Parameters
+    ----------
+    folder : Path
+        Where there is no room.
+    what, kept : str
+        What was to be written, and what a second try finds.
 
     Raises
     ------
@@ -142,8 +149,8 @@ def no_room(folder: Path) -> Iterator[None]:
         if error.errno not in _NO_ROOM:
             raise
         raise ConfigError(
-            f"disk must have room for the map; got {os.strerror(error.errno or 0)!r} ({folder}). "
-            "Make room and repeat the command: finished tiles are kept."
+            f"disk must have room for the {what}; got {os.strerror(error.errno or 0)!r} ({folder}). "
+            f"Make room and repeat the command{kept}."
         ) from error
 
 

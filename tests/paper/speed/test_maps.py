@@ -1,11 +1,15 @@
 """The land that large maps are timed on: the same whichever window asks, coarse where climate layers are."""
 
+import json
+
 import numpy as np
 import pytest
 
 from hotvae.geo.rasters import MapGrid
-from paper.speed.maps import LAYERS, Land, draw_sites, write_layers
+from paper import DOCS, RESULTS
+from paper.speed.maps import LAYERS, Land, draw_sites, render, write_layers
 
+PAGE = DOCS / "maps.md"
 rasterio = pytest.importorskip("rasterio")
 GRID = MapGrid("EPSG:3035", (4_000_000.0, 100.0, 0.0, 3_000_000.0, 0.0, -100.0), 300, 20)
 
@@ -35,3 +39,13 @@ def test_draw_sites__species__have_both_classes_and_covariates_of_the_land():
     again = draw_sites(Land(0), GRID, 20, seed=0)
     assert table.equals(again[0])
     assert labels.equals(again[1])
+
+
+def test_page__stored_result__is_what_it_says(tmp_path):
+    found = json.loads((RESULTS / "maps.json").read_text())
+    assert {"command", "date", "seed", "versions", "machine"} <= set(found)
+    assert found["valid"]
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text())
+    render(found, page)
+    assert page.read_text() == PAGE.read_text()

@@ -17,7 +17,10 @@ def test_stream__killed_half_way__whole_and_resumed(tmp_path):
     killed, resumed = written["runs"]["killed"], written["runs"]["resumed"]
     assert killed["killed"]
     assert not resumed["killed"]
-    assert len(killed["told"]) < len(resumed["told"]) == written["pieces"] == 40
+    assert written["pieces"] == 40
+    assert resumed["told"][0]["rows"] == 50 * written["pieces_found_after_the_kill"]  # what was there is told at once
+    assert resumed["told"][-1]["rows"] == resumed["told"][-1]["of"] == 2000
+    assert len(resumed["told"]) == 1 + 40 - written["pieces_found_after_the_kill"]
     assert 20 <= written["pieces_found_after_the_kill"] < 40
     assert "The result is whole" in stream.rendered(written)
 
