@@ -40,7 +40,7 @@ def depth_figure(
     n_columns = min(4, len(losses))
     n_rows = -(-len(losses) // n_columns)
     figure = Figure(figsize=(3.3 * n_columns, 2.9 * n_rows + 0.35), layout="constrained", facecolor="white")
-    panels = figure.subplots(n_rows, n_columns, squeeze=False).flat
+    panels = list(figure.subplots(n_rows, n_columns, squeeze=False).flat)
     for axes, (title, lines) in zip(panels, losses.items(), strict=False):
         for (measure, values), colour, marker in zip(lines.items(), COLOURS, "os", strict=False):
             known = [(place, value) for place, value in enumerate(values) if value is not None]
@@ -50,14 +50,15 @@ def depth_figure(
             ends = first[place : place + 2]
             if word and None not in ends:
                 middle = sum(value or 0.0 for value in ends) / 2
-                axes.annotate(word, (place + 0.5, middle), (0, 5), textcoords="offset points", ha="center", fontsize=7)
+                axes.annotate(word, (place + 0.5, middle), (6, 4), textcoords="offset points", fontsize=7)
         axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
-        axes.set_xticks(range(max(len(values) for values in lines.values())))
+        deepest = max(place for values in lines.values() for place, value in enumerate(values) if value is not None)
+        axes.set_xticks(range(deepest + 1))
         axes.set_xlabel("rounds of messages", fontsize=9)
         axes.set_ylabel("nats a label", fontsize=9)
         axes.grid(color="#e3e3e3", linewidth=0.7)
         axes.tick_params(labelsize=8)
-    for axes in list(panels):
+    for axes in panels[len(losses) :]:
         axes.set_axis_off()
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
