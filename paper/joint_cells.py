@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 from torch import Tensor, nn
@@ -50,7 +49,7 @@ from hotvae.estimators.stacked import OutOfFold, StackedClassifier
 from hotvae.metrics.joint import JointScores, joint_scores
 from hotvae.net.messages import Messages
 from hotvae.training.settings import Training
-from hotvae.types import Features, GraphMask, Logits
+from hotvae.types import GraphMask
 from paper.cells import Measured, Parts, _fit, _model, peak_memory, read_parts, recipe_of, timed
 from paper.experiments import Cell
 from paper.runner import versions
@@ -199,10 +198,9 @@ class SoftmaxMessages(Messages):
         self.query, self.key, self.value = (nn.Linear(_ATTENTION_DIM, _ATTENTION_DIM, bias=False) for _ in range(3))
         self.read = nn.Parameter(torch.zeros(n_labels, _ATTENTION_DIM))
 
-    def forward(
-        self, base_logits: Logits, features: Features, given: Float[Tensor, "*draw batch label"]
-    ) -> Float[Tensor, "layer *draw batch label"]:
-        """Logits of all labels after each round, given some labels."""
+    def _rounds(
+        self, base_logits: Tensor, features: Tensor, given: Tensor, heard_last: Tensor | slice
+    ) -> Iterator[Tensor]:
         known = (~torch.isnan(given)).to(base_logits.dtype)
         probs = base_logits.sigmoid()
         first = torch.nan_to_num(given - probs, nan=0.0)
@@ -210,16 +208,17 @@ class SoftmaxMessages(Messages):
             heard = (torch.rand_like(first) >= self.config.dropout).to(first.dtype)
             known, first = known * heard, first * heard
         some = (known.sum(-1, keepdim=True) > 0).to(base_logits.dtype)
-        news, rounds = first, []
+        news = first
         for round_ in range(self.config.n_rounds):
+            is_last = round_ == self.config.n_rounds - 1
             state = self.embedding + self.news_in(torch.stack([news, known], dim=-1))
             scores = self.query(state) @ self.key(state).mT / _ATTENTION_DIM**0.5
             heard_of = scores.softmax(-1) @ self.value(state)
-            rounds.append(base_logits + some * (heard_of * self.read).sum(-1))
-            if round_ < self.config.n_rounds - 1:
+            logits = base_logits + some * (heard_of * self.read).sum(-1)
+            yield logits[..., heard_last] if is_last else logits
+            if not is_last:
                 passed = torch.where(known > 0, self.passing_known[round_], self.passing[round_]).tanh()
-                news = first + passed * (rounds[-1].sigmoid() - probs)
-        return torch.stack(rounds)
+                news = first + passed * (logits.sigmoid() - probs)
 
 
 def learn_law(settings: Mapping[str, Any], train: OutOfFold) -> JointLaw:

@@ -15,6 +15,7 @@ Axis legend, used by every annotation in :mod:`hotvae.net`:
 ``sender``  labels or tokens that send messages, when receivers are ``label`` or ``token``
 ``draw``    draws of the latent noise
 ``layer``   decoder layers, first to last
+``some``    labels that are asked about, when others only send messages
 ``row``     rows as often as a search needs them; #: or one for all
 ========== =================================================================
 

@@ -223,6 +223,15 @@ def test_messages__draws_of_rows__as_each_draw_alone(config):
         close(together[:, index], messages(base, features, draw), 1e-12)
 
 
+@every_form
+def test_messages__some_labels_of_the_last_round__as_among_all(config):
+    """Who is not asked about after the last round is still heard in it."""
+    voices, (base, features, labels) = [make(config, seed=seed) for seed in (0, 1)], table()
+    draws, some = torch.stack([labels, 1 - labels]), torch.tensor([3, 0])
+    for messages in (voices[0], Chorus(voices)):
+        close(messages.of_labels(base, features, draws, some), messages(base, features, draws)[-1][..., some], 1e-12)
+
+
 def test_messages__other_features__the_same_news_means_something_else():
     messages, (base, features, labels) = make(FORMS["causes"]), table()
     assert (messages(base, features, labels)[-1] - messages(base, -features, labels)[-1]).abs().max() > 1e-3

@@ -354,7 +354,7 @@ class JointLaw:
             for index, blocks in enumerate(orders):
                 given = torch.full_like(labels, torch.nan)
                 for block in map(torch.from_numpy, blocks):
-                    logits, target = messages(base, features, given)[-1][:, block], labels[:, block]
+                    logits, target = messages.of_labels(base, features, given, block), labels[:, block]
                     sums[:, index] -= _cell_nll(logits, target).double().sum(-1)
                     given[:, block] = target
             return sums
@@ -561,7 +561,7 @@ def _draw(
         free = torch.isnan(fixed[:, block])
         if not same_dice and not bool(free.any()):
             continue
-        probs = messages(base, features, state)[-1][..., block].sigmoid()
+        probs = messages.of_labels(base, features, state, block).sigmoid()
         shape = (n_draws, 1, len(block)) if same_dice else probs.shape
         dice = torch.from_numpy(random.random(shape, dtype=np.float32))
         state[..., block] = torch.where(free, (dice < probs).to(state.dtype), state[..., block])

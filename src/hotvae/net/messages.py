@@ -5,10 +5,11 @@ surprise to others; an unknown one that came to believe something else passes th
 rounds reach order n + 1. With nothing known there is no news, and every logit is exactly that of the features.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from hotvae.config import MessagesConfig
@@ -114,6 +115,35 @@ class Messages(nn.Module):
         Tensor of shape (layer, batch, label), or (layer, draw, batch, label)
             The last one is the prediction; exactly the base logits where nothing is given.
         """
+        return torch.stack([*self._rounds(base_logits, features, given, slice(None))])
+
+    def of_labels(
+        self,
+        base_logits: Logits,
+        features: Features,
+        given: Float[Tensor, "*draw batch label"],
+        labels: Int[Tensor, " some"],
+    ) -> Float[Tensor, "*draw batch some"]:
+        """Logits of some labels alone after the last round, which the others need not hear: cheaper along a chain.
+
+        Parameters
+        ----------
+        base_logits, features, given : Tensor
+            As for :meth:`forward`.
+        labels : Tensor of int of shape (some,)
+            Numbers of the labels.
+
+        Returns
+        -------
+        Tensor of shape (batch, some), or (draw, batch, some)
+        """
+        *_, last = self._rounds(base_logits, features, given, labels)
+        return last
+
+    def _rounds(
+        self, base_logits: Tensor, features: Tensor, given: Tensor, heard_last: Tensor | slice
+    ) -> Iterator[Tensor]:
+        """Yield the logits of all labels after each round, but only of some after the last."""
         config = self.config
         known = (~torch.isnan(given)).to(base_logits.dtype)
         probs = base_logits.sigmoid()
@@ -121,34 +151,43 @@ class Messages(nn.Module):
         if self.training and config.dropout:
             heard = (torch.rand_like(first) >= config.dropout).to(first.dtype)
             known, first = known * heard, first * heard
-        edges = self._edges()
+        weights = self._hearing()
         cause_loudness = 1 + torch.tanh(self.cause_gate(features)) if config.n_causes and config.gated else 1.0
         hub_loudness = 1 + torch.tanh(self.hub_gate(features)) if config.hub_width else 1.0
 
-        news, rounds = first, []
+        news = first
         for round_ in range(config.n_rounds):
-            moved = torch.zeros_like(first)
-            if edges is not None:
-                moved = moved + news @ edges.T
-                if config.edges == "signed":
-                    moved = moved + news.abs() @ (self.edge_difference * self.graph).T
-            if config.n_causes:
-                causes = (news @ self.send) * cause_loudness
-                moved = moved + causes @ (self.send * self.hear if config.tied else self.hear).T
-            if config.hub_width:
+            is_last = round_ == config.n_rounds - 1
+            who = heard_last if is_last else slice(None)
+            moved: Tensor | float = 0.0
+            if "edge" in weights:
+                moved = moved + news @ weights["edge"][who].T
+            if "difference" in weights:
+                moved = moved + news.abs() @ weights["difference"][who].T
+            if "hear" in weights:
+                moved = moved + ((news @ self.send) * cause_loudness) @ weights["hear"][who].T
+            if "hub_out" in weights:
                 units = torch.relu(self.hub_in(torch.cat([news, known], dim=-1))) * hub_loudness
-                moved = moved + units @ self.hub_out.T
-            rounds.append(base_logits + moved)
-            if round_ < config.n_rounds - 1:
-                passed = torch.where(known > 0, self.passing_known[round_], self.passing[round_]).tanh()
-                news = first + passed * (rounds[-1].sigmoid() - probs)
-        return torch.stack(rounds)
+                moved = moved + units @ weights["hub_out"][who].T
+            logits = base_logits[..., who] + moved
+            yield logits
+            if not is_last:
+                passed = torch.where(known > 0, self.passing_known[round_].tanh(), self.passing[round_].tanh())
+                news = torch.addcmul(first, passed, logits.sigmoid() - probs)
 
-    def _edges(self) -> Float[Tensor, "label label"] | None:
-        if self.config.edges == "none":
-            return None
-        edges = self.edge * self.graph
-        return (edges + edges.T) / 2 if self.config.edges == "shared" else edges
+    def _hearing(self) -> dict[str, Tensor]:
+        """Weights with a row for each label that listens, as they count: edges within the graph, ties carried out."""
+        config, found = self.config, {}
+        if config.edges != "none":
+            edges = self.edge * self.graph
+            found["edge"] = (edges + edges.T) / 2 if config.edges == "shared" else edges
+        if config.edges == "signed":
+            found["difference"] = self.edge_difference * self.graph
+        if config.n_causes:
+            found["hear"] = self.send * self.hear if config.tied else self.hear
+        if config.hub_width:
+            found["hub_out"] = self.hub_out
+        return found
 
     def weights(self) -> dict[str, Tensor]:
         """All that a prediction takes, as it counts: edges within the graph, ties carried out, shares that are passed.
@@ -161,16 +200,11 @@ class Messages(nn.Module):
             (unit, news of each label and then whether it is known), ``hub_out`` (label, unit), ``passing`` and
             ``passing_known`` (round).
         """
-        config, found = self.config, {}
-        edges = self._edges()
-        if edges is not None:
-            found["edge"] = edges
-        if config.edges == "signed":
-            found["difference"] = self.edge_difference * self.graph
-        if config.n_causes:
-            found |= {"send": self.send, "hear": self.send * self.hear if config.tied else self.hear}
-        if config.hub_width:
-            found |= {"hub_in": self.hub_in.weight, "hub_out": self.hub_out}
+        found = self._hearing()
+        if "hear" in found:
+            found["send"] = self.send
+        if "hub_out" in found:
+            found["hub_in"] = self.hub_in.weight
         for name in ("cause_gate", "hub_gate"):
             gate = getattr(self, name, None)
             if gate is not None:
@@ -226,6 +260,19 @@ class Chorus(nn.Module):
         """Logits of all labels after each round, the mean over the voices; see :meth:`Messages.forward`."""
         moved = [voice(base_logits, features, given) - base_logits for voice in self.voices]
         return base_logits + torch.stack(moved).mean(0)  # exactly the base where nothing moved
+
+    def of_labels(
+        self,
+        base_logits: Logits,
+        features: Features,
+        given: Float[Tensor, "*draw batch label"],
+        labels: Int[Tensor, " some"],
+    ) -> Float[Tensor, "*draw batch some"]:
+        """Logits of some labels alone after the last round; see :meth:`Messages.of_labels`."""
+        base = base_logits[..., labels]
+        voices = (cast(Messages, voice) for voice in self.voices)
+        moved = [voice.of_labels(base_logits, features, given, labels) - base for voice in voices]
+        return base + torch.stack(moved).mean(0)
 
 
 def split_labels(labels: Labels) -> tuple[Labels, Labels]:
