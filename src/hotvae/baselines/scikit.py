@@ -544,9 +544,7 @@ class LogisticLabels(TableClassifier):
     penalties : sequence of float
         Candidates for the penalty on squared weights, in units of the mean squared length of a row; validation rows
         choose by log loss, and without them the middle one is taken.
-    unit_length : bool or None
-        Scale rows to length 1. None does so for sparse features, which are usually bags of words.
-    validation_fraction, random_state, n_threads, progress
+    unit_length, validation_fraction, random_state, n_threads, progress
         As in :class:`~hotvae.baselines.base.TableClassifier`.
 
     Attributes
