@@ -9,12 +9,12 @@ import torch
 from hotvae import virtual_region
 from hotvae.baselines.communities import N_LIKELIHOOD_DRAWS
 from hotvae.baselines.mpvae import MPVAE, MPVAENet
-from hotvae.baselines.multivariate_probit import marginal_probs, probit_nll, spread
+from hotvae.baselines.multivariate_probit import probit_nll, spread
 from hotvae.config import NetConfig
 from hotvae.metrics import log_loss
 from hotvae.net.latent import aligned_kl, sample
 from hotvae.net.losses import ranking_loss
-from tests.net.loops import close, normal, scrambled
+from tests.net.loops import close, marginal_probs, normal, scrambled
 
 
 def _config(*widths):
