@@ -211,15 +211,6 @@ COMPARISONS = Comparisons(
 def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dict[str, Any]:
     """Compare HOT-VAE with every other model, and the full law with every lesser one, on the test rows of each set.
 
-    Parameters
-    ----------
-    store : Store
-        Results.
-    experiment : Experiment
-        From :func:`experiment_of`.
-    command : str
-        Noted with the comparisons.
-
     Returns
     -------
     dict
@@ -243,21 +234,7 @@ def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dic
 
 
 def rendered_tables(store: Store, experiment: Experiment, comparisons: Mapping[str, Any]) -> str:
-    r"""Write the tables of the page.
-
-    Parameters
-    ----------
-    store : Store
-        Results.
-    experiment : Experiment
-        From :func:`experiment_of`.
-    comparisons : mapping
-        From :func:`compare_sets`.
-
-    Returns
-    -------
-    str
-        Markdown.
+    r"""Write the tables of the page, as Markdown, from results and what :func:`compare_sets` found.
 
     Examples
     --------
@@ -493,13 +470,7 @@ def measure(store: Store, experiment: Experiment, options: argparse.Namespace) -
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run what is missing, or write the page.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        By default the arguments of the process.
-    """
+    """Run what is missing, or write the page; by default as the arguments of the process say."""
     words = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="SET")

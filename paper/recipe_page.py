@@ -109,15 +109,6 @@ COMPARISONS = Comparisons(
 def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dict[str, Any]:
     """Compare the default with each rival on the test rows of a set, all its splits together.
 
-    Parameters
-    ----------
-    store : Store
-        Results.
-    experiment : Experiment
-        From :func:`experiment_of`.
-    command : str
-        Noted with the comparisons.
-
     Returns
     -------
     dict
@@ -179,21 +170,7 @@ def _seconds(groups: Groups, variant: str, name: str) -> str:
 
 
 def rendered_tables(store: Store, experiment: Experiment, comparisons: Mapping[str, Any]) -> str:
-    r"""Write the tables of the page.
-
-    Parameters
-    ----------
-    store : Store
-        Results.
-    experiment : Experiment
-        From :func:`experiment_of`.
-    comparisons : mapping
-        From :func:`compare_sets`.
-
-    Returns
-    -------
-    str
-        Markdown.
+    r"""Write the tables of the page, as Markdown, from results and what :func:`compare_sets` found.
 
     Examples
     --------
@@ -307,13 +284,7 @@ def measure(store: Store, experiment: Experiment, cells: Sequence[Cell], options
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run what is missing, or write the page.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        By default the arguments of the process.
-    """
+    """Run what is missing, or write the page; by default as the arguments of the process say."""
     words = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=all_sets(), default=None, metavar="SET")
