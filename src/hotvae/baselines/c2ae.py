@@ -77,7 +77,6 @@ class C2AENet(nn.Module):
         has_base: bool = False,
     ) -> None:
         super().__init__()
-        self.dim = dim
         self.base = BaseScale(n_labels) if has_base else None
         self.feature_encoder = FeatureCode(n_features, config.encoder_widths, dim, config.encoder_dropout)
         self.label_encoder = perceptron(n_labels, config.label_encoder_widths, dim)
