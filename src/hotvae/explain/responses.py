@@ -25,7 +25,7 @@ from scipy.spatial.distance import squareform
 
 from hotvae.config import require_count
 from hotvae.errors import ConfigError, DataError, listed
-from hotvae.explain.conditional import FloatArray, IntArray, answers_given
+from hotvae.explain.conditional import FloatArray, IntArray, answers_given, one_or_several
 from hotvae.explain.resampling import shares_taken
 from hotvae.metrics.checks import LabelCells, check_labels
 
@@ -442,14 +442,8 @@ def _given_halves(
 
 def _prepare(model: Any, X: Any) -> tuple[list[Any], pd.DataFrame, Any]:
     """Models, the rows as a frame, and how a frame is turned into what was given."""
-    models = list(model) if isinstance(model, list | tuple) else [model]
-    if not models:
-        raise ConfigError("model must be a fitted model or several; got none. Pass at least one.")
-    return (
-        models,
-        _as_frame(X),
-        (lambda frame: frame) if isinstance(X, pd.DataFrame) else (lambda frame: frame.to_numpy()),
-    )
+    as_given = (lambda frame: frame) if isinstance(X, pd.DataFrame) else (lambda frame: frame.to_numpy())
+    return one_or_several(model), _as_frame(X), as_given
 
 
 def _as_frame(X: Any) -> pd.DataFrame:
