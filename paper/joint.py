@@ -15,8 +15,6 @@ are compared on resamples of the same test rows; the comparisons are kept in ``p
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -28,18 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotvae.config import MessagesConfig
-from hotvae.data.catalog import catalog_names, describe, find_file
-from hotvae.errors import DataError
-from hotvae.files import write_text
-from hotvae.jobs.durations import parse_duration
-from paper import DOCS, RESULTS
+from paper import DOCS
 from paper.comparisons import Comparisons, Side
 from paper.experiments import Cell, Experiment, Variant
 from paper.figures import depth_figure, save_figure
+from paper.measuring import add_options, command_of, measured_sets, places_of, run_missing, sets_here, write_tables
 from paper.paired import N_RESAMPLES, Groups, Values, compare, groups_of, resamples
-from paper.runner import WORKER, plan, run
+from paper.runner import WORKER, plan
 from paper.store import Store
-from paper.summaries import joined, markdown_table, mean_of, plural, replace_marked
+from paper.summaries import VERDICTS, counted, joined, markdown_table, mean_of, plural, verdict_of
 
 SETS = (
     *("emotions", "norberg_butterfly", "scene", "yeast", "bbs2011_wilkinson", "norberg_birds", "norberg_plant"),
@@ -48,7 +43,6 @@ SETS = (
 """Sets that are measured, the cheap ones first."""
 
 FILE, PAGE, PICTURE = "joint.json", DOCS / "joint.md", DOCS / "images" / "joint_depth.png"
-_LOW_PRIORITY = 5
 _LAW, _OWN, _FULL = "law", "hotvae", "two rounds"
 
 # A hub alone, wide and with step sizes and decays that held-out rows choose among.
@@ -151,21 +145,8 @@ def experiment_of(names: Sequence[str], n_seeds: int = 3, n_splits: int | None =
     >>> len({(cell.split, cell.seed) for cell in experiment.cells()})
     9
     """
-    places = tuple((name, split) for name in names for split in range(_n_splits(name, n_splits)))
+    places = places_of(names, n_splits)
     return Experiment("joint", "Labels together", ALL_VARIANTS, places, {"": n_seeds}, ("joint",))
-
-
-def _n_splits(name: str, most: int | None) -> int:
-    n_splits = describe(name).n_splits if name in catalog_names() else 1
-    return n_splits if most is None else min(n_splits, most)
-
-
-def _is_here(name: str) -> bool:
-    try:
-        find_file(describe(name))
-    except DataError:
-        return False
-    return True
 
 
 # --- comparing -------------------------------------------------------------------------------------------
@@ -230,15 +211,6 @@ COMPARISONS = Comparisons(
 def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dict[str, Any]:
     """Compare HOT-VAE with every other model, and the full law with every lesser one, on the test rows of each set.
 
-    Parameters
-    ----------
-    store : Store
-        Results.
-    experiment : Experiment
-        From :func:`experiment_of`.
-    command : str
-        Noted with the comparisons.
-
     Returns
     -------
     dict
@@ -258,40 +230,11 @@ def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dic
     return COMPARISONS.update(store, groups_of(store, experiment), sets, by_key, command)
 
 
-def verdict_of(found: Mapping[str, float], more_is_better: bool = False) -> int:
-    """Say who is ahead: 1 ours, -1 the rival, 0 neither.
-
-    Examples
-    --------
-    >>> verdict_of({"difference": -0.02, "low": -0.03, "high": -0.01})
-    1
-    >>> verdict_of({"difference": -0.02, "low": -0.03, "high": -0.01}, more_is_better=True)
-    -1
-    """
-    if found["low"] <= 0 <= found["high"]:
-        return 0
-    return 1 if (found["difference"] > 0) == more_is_better else -1
-
-
 # --- the tables ------------------------------------------------------------------------------------------
 
 
 def rendered_tables(store: Store, experiment: Experiment, comparisons: Mapping[str, Any]) -> str:
-    r"""Write the tables of the page.
-
-    Parameters
-    ----------
-    store : Store
-        Results.
-    experiment : Experiment
-        From :func:`experiment_of`.
-    comparisons : mapping
-        From :func:`compare_sets`.
-
-    Returns
-    -------
-    str
-        Markdown.
+    r"""Write the tables of the page, as Markdown, from results and what :func:`compare_sets` found.
 
     Examples
     --------
@@ -299,7 +242,7 @@ def rendered_tables(store: Store, experiment: Experiment, comparisons: Mapping[s
     'Not measured yet.\n'
     """
     groups = groups_of(store, experiment)
-    names = [name for name in dict.fromkeys(data for data, _ in experiment.data) if any(k[1] == name for k in groups)]
+    names = measured_sets(experiment, groups)
     if not names:
         return "Not measured yet.\n"
     parts = [_in_short(names, comparisons), _verdict_table(names, comparisons), _depth_table(names, comparisons)]
@@ -368,11 +311,15 @@ def _chosen(configs: Sequence[Mapping[str, Any] | None]) -> str:
     return f"HOT-VAE chose {joined(counted)}."
 
 
+def _verdict(gap: Mapping[str, float], measure: str) -> int:
+    return verdict_of(gap, COLUMNS[measure][2] is True, smallest=0.0)
+
+
 def _cell(found: Mapping[str, Any] | None, measure: str) -> str:
     if found is None or measure not in found["measures"]:
         return "–"
     gap = found["measures"][measure]
-    word = {1: "ahead", 0: "level", -1: "**behind**"}[verdict_of(gap, COLUMNS[measure][2] is True)]
+    word = VERDICTS[_verdict(gap, measure)]
     return f"{word} ({gap['difference']:+.4f}; {gap['low']:+.4f} to {gap['high']:+.4f})"
 
 
@@ -462,15 +409,14 @@ def _in_short(names: Sequence[str], comparisons: Mapping[str, Any]) -> str:
     """Count where HOT-VAE is ahead, level and behind, measure by measure."""
     lines = []
     for measure in ("nll_label", "given_50", "subset", "f1"):
-        better = COLUMNS[measure][2] is True
         verdicts = {
-            (name, key.partition("/")[2]): verdict_of(found["measures"][measure], better)
+            (name, key.partition("/")[2]): _verdict(found["measures"][measure], measure)
             for name in names
             for key, found in comparisons.get(name, {}).items()
             if key.startswith(f"{_OWN}/") and measure in found["measures"]
         }
         if verdicts:
-            counts = [list(verdicts.values()).count(who) for who in (1, 0, -1)]
+            counts = counted(verdicts.values())
             behind = [f"{TITLES[rival]} on {name}" for (name, rival), who in verdicts.items() if who == -1]
             title = {"nll_label": "joint likelihood", "given_50": "log loss with half of the labels known"}
             words = title.get(measure, COLUMNS[measure][0])
@@ -516,58 +462,28 @@ def chosen_cells(experiment: Experiment, options: argparse.Namespace) -> list[Ce
 
 def measure(store: Store, experiment: Experiment, options: argparse.Namespace) -> None:
     """Run what is missing, and compare what is there."""
-    command = shlex.join(["python", "-m", "paper.joint", *options.words])
-    os.nice(_LOW_PRIORITY)  # workers inherit it
     cells = chosen_cells(experiment, options)
     todo = plan(store, cells, retry=options.retry, fresh=options.fresh, settings=settings_of)
-    print(f"{plural(len(todo.cells), 'fit')} to do, {todo.n_done} done, {todo.n_failed} failed before")
-
-    def say(line: str) -> None:
-        print(line, flush=True)
-
-    run(
-        store,
-        todo,
-        jobs=options.jobs,
-        budget=None if options.budget is None else parse_duration(options.budget, "--budget"),
-        limit=parse_duration(options.limit, "--limit"),
-        command=command,
-        worker=(*WORKER[:-1], "paper.joint_cells", str(options.cache.absolute())),
-        say=say,
-    )
-    compare_sets(store, experiment, command)
+    worker = (*WORKER[:-1], "paper.joint_cells", str(options.cache.absolute()))
+    run_missing(store, todo, options, options.command, worker)
+    compare_sets(store, experiment, options.command)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run what is missing, or write the page.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        By default the arguments of the process.
-    """
+    """Run what is missing, or write the page; by default as the arguments of the process say."""
     words = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="SET")
     parser.add_argument("--models", nargs="+", choices=list(TITLES), default=None, metavar="MODEL")
-    parser.add_argument("--seeds", type=int, default=3, help="how many")
     parser.add_argument("--splits", type=int, default=None, help="at most so many of each set; by default all")
     parser.add_argument("--cache", type=Path, default=None, help="folder where bases are kept; not for git")
     parser.add_argument("--only-laws", action="store_true", help="learn laws on bases that are there, fit nothing else")
     parser.add_argument("--effort", choices=("quick", "normal", "thorough"), default="normal", help="of HOT-VAE's base")
     parser.add_argument("--law-effort", type=float, help="epochs of laws, as a share of their usual number")
     parser.add_argument("--draws", type=int, default=100, help="whole label sets for each test row")
-    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--budget", help="such as 2h: no fit is started after it")
-    parser.add_argument("--limit", default="2h", help="for one fit")
-    parser.add_argument("--retry", action="store_true", help="also what failed or took too long before")
-    parser.add_argument("--fresh", action="store_true", help="also what is done, such as after the law has changed")
-    parser.add_argument("--quick", action="store_true", help="a virtual region; print the tables, keep nothing")
-    parser.add_argument("--render", action="store_true", help="write the tables of docs/joint.md and run nothing")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="another folder for the results")
+    add_options(parser, PAGE.name, limit="2h")
     options = parser.parse_args(words)
-    places = {str(options.results), str(options.cache), "--results", "--cache"}
-    options.words = [word for word in words if word not in places]  # no folders: results are published
+    options.command = command_of("paper.joint", words, [options.results, options.cache])
     if options.quick:
         with tempfile.TemporaryDirectory() as folder:
             options.cache, options.effort, options.draws = Path(folder) / "bases", "quick", 50
@@ -579,19 +495,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     if options.render:
         experiment = experiment_of(SETS, options.seeds)
         comparisons = compare_sets(store, experiment)
-        text = rendered_tables(store, experiment, comparisons)
-        write_text(PAGE, replace_marked(PAGE.read_text(encoding="utf-8"), "joint", f"\n{text}\n"))
+        write_tables(PAGE, "joint", rendered_tables(store, experiment, comparisons))
         losses, gaps = depth_series(store, experiment, comparisons)
         if losses:
             save_figure(depth_figure(losses, gaps), PICTURE)
         return
     if options.cache is None:
         parser.error("--cache must name a folder where bases are kept, outside of the repository")
-    names = [name for name in options.sets if _is_here(name)]
-    absent = [name for name in options.sets if name not in names]
-    if absent:
-        print(f"not on this machine: {joined(absent)}")
-    measure(store, experiment_of(names, options.seeds, options.splits), options)
+    measure(store, experiment_of(sets_here(options.sets), options.seeds, options.splits), options)
 
 
 if __name__ == "__main__":

@@ -15,28 +15,32 @@ gone, these are fitted anew. The comparisons are kept in ``paper/results/recipe.
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hotvae.data.catalog import catalog_names, describe, find_file
-from hotvae.errors import DataError
-from hotvae.files import write_text
-from hotvae.jobs.durations import parse_duration
-from paper import DOCS, RESULTS
+from hotvae.data.catalog import catalog_names, describe
+from paper import DOCS
 from paper.comparisons import Comparisons, Side
 from paper.experiments import EXPERIMENTS, HOTVAE_ROWS, Cell, Experiment, Variant
 from paper.figures import recipe_figure, save_figure
+from paper.measuring import (
+    add_options,
+    command_of,
+    measured_sets,
+    n_splits_of,
+    places_of,
+    run_missing,
+    sets_here,
+    write_tables,
+)
 from paper.paired import Groups, compare, groups_of, resampled_values
-from paper.runner import plan, run
+from paper.runner import plan
 from paper.store import Store
-from paper.summaries import NO_DIFFERENCE, counted, joined, markdown_table, mean_of, metric_mean, plural, replace_marked
+from paper.summaries import VERDICTS, counted, joined, markdown_table, mean_of, metric_mean, plural, verdict_of
 
 RIVALS = ("extra_trees", "random_forest", "kernel_ridge", "ridge", "logistic", "boosting")
 """Simple models that the default must not be behind of."""
@@ -45,7 +49,6 @@ FILE, PAGE, PICTURE = "recipe.json", DOCS / "recipe.md", DOCS / "images" / "reci
 _OWN = "hotvae"
 # Stored numbers of a network that is gone: settings tuned by hand for single sets. The default was to be as good.
 _BEFORE = Experiment("before", "What was there before", (Variant("hotvae preset", "hotvae_network"),), (), {"": 1})
-_LOW_PRIORITY = 5
 
 
 def experiment_of(names: Sequence[str], n_seeds: int = 3) -> Experiment:
@@ -71,7 +74,7 @@ def experiment_of(names: Sequence[str], n_seeds: int = 3) -> Experiment:
         "recipe",
         "HOT-VAE's own recipe",
         (*(row for row in HOTVAE_ROWS if row.name != "paper"), *(Variant(name, name) for name in RIVALS)),
-        tuple((name, split) for name in names for split in range(_n_splits(name))),
+        places_of(names),
         {"": n_seeds},
     )
 
@@ -85,18 +88,6 @@ def all_sets() -> tuple[str, ...]:
     (True, False)
     """
     return tuple(name for name in catalog_names() if not describe(name).own)
-
-
-def _n_splits(name: str) -> int:
-    return describe(name).n_splits if name in catalog_names() else 1
-
-
-def _is_here(name: str) -> bool:
-    try:
-        find_file(describe(name))
-    except DataError:
-        return False
-    return True
 
 
 # --- comparing -------------------------------------------------------------------------------------------
@@ -118,15 +109,6 @@ COMPARISONS = Comparisons(
 def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dict[str, Any]:
     """Compare the default with each rival on the test rows of a set, all its splits together.
 
-    Parameters
-    ----------
-    store : Store
-        Results.
-    experiment : Experiment
-        From :func:`experiment_of`.
-    command : str
-        Noted with the comparisons.
-
     Returns
     -------
     dict
@@ -141,19 +123,6 @@ def compare_sets(store: Store, experiment: Experiment, command: str = "") -> dic
     pairs = {rival: (_OWN, rival) for rival in RIVALS}
     sets = [data for data, _ in experiment.data]
     return COMPARISONS.update(store, groups_of(store, experiment), sets, pairs, command)
-
-
-def verdict_of(found: Mapping[str, float]) -> int:
-    """Say who is ahead: 1 HOT-VAE, -1 the rival, 0 neither.
-
-    Examples
-    --------
-    >>> verdict_of({"difference": -0.02, "low": -0.03, "high": -0.01})
-    1
-    """
-    if found["low"] <= 0 <= found["high"] or abs(found["difference"]) < NO_DIFFERENCE:
-        return 0
-    return 1 if found["difference"] < 0 else -1
 
 
 # --- the tables ------------------------------------------------------------------------------------------
@@ -176,13 +145,13 @@ def all_groups(store: Store, experiment: Experiment) -> Groups:
 
 def _lines_of(groups: Groups, variant: str, name: str) -> list[dict[str, Any]]:
     """Return the lines of a model on a set; none where a split of the set is missing."""
-    splits = [groups.get((variant, name, split), []) for split in range(_n_splits(name))]
+    splits = [groups.get((variant, name, split), []) for split in range(n_splits_of(name))]
     return [line for lines in splits for line in lines] if all(splits) else []
 
 
 def _loss(groups: Groups, variant: str, name: str) -> tuple[float, str] | None:
     """Mean log loss over seeds, of splits their mean, and how it is written."""
-    means = [metric_mean(groups.get((variant, name, split), []), "log_loss") for split in range(_n_splits(name))]
+    means = [metric_mean(groups.get((variant, name, split), []), "log_loss") for split in range(n_splits_of(name))]
     known = [mean for mean in means if mean is not None]
     if not known or len(known) < len(means):
         return None
@@ -201,21 +170,7 @@ def _seconds(groups: Groups, variant: str, name: str) -> str:
 
 
 def rendered_tables(store: Store, experiment: Experiment, comparisons: Mapping[str, Any]) -> str:
-    r"""Write the tables of the page.
-
-    Parameters
-    ----------
-    store : Store
-        Results.
-    experiment : Experiment
-        From :func:`experiment_of`.
-    comparisons : mapping
-        From :func:`compare_sets`.
-
-    Returns
-    -------
-    str
-        Markdown.
+    r"""Write the tables of the page, as Markdown, from results and what :func:`compare_sets` found.
 
     Examples
     --------
@@ -223,7 +178,7 @@ def rendered_tables(store: Store, experiment: Experiment, comparisons: Mapping[s
     'Not measured yet.\n'
     """
     groups = all_groups(store, experiment)
-    names = [name for name in dict.fromkeys(data for data, _ in experiment.data) if any(k[1] == name for k in groups)]
+    names = measured_sets(experiment, groups)
     if not names:
         return "Not measured yet.\n"
     rows = {row.name: row.title or "default" for row in experiment.variants if row.model.startswith("hotvae")}
@@ -289,12 +244,11 @@ def _verdict_table(names: Sequence[str], comparisons: Mapping[str, Any], groups:
     compared = [name for name in names if comparisons.get(name)]
     if not compared:
         return ""
-    words = {1: "ahead", 0: "level", -1: "**behind**"}
 
     def text(found: Mapping[str, Any] | None) -> str:
         if found is None:
             return "–"
-        return f"{words[verdict_of(found['log_loss'])]} ({found['log_loss']['difference']:+.4f})"
+        return f"{VERDICTS[verdict_of(found['log_loss'])]} ({found['log_loss']['difference']:+.4f})"
 
     rows = [[name, *(text(comparisons[name].get(rival)) for rival in RIVALS)] for name in compared]
     titles = [_title(groups, rival) if any(key[0] == rival for key in groups) else rival for rival in RIVALS]
@@ -324,46 +278,21 @@ def _chosen_table(names: Sequence[str], groups: Groups) -> str:
 
 def measure(store: Store, experiment: Experiment, cells: Sequence[Cell], options: argparse.Namespace) -> None:
     """Run what is missing, and compare what is there."""
-    command = shlex.join(["python", "-m", "paper.recipe_page", *options.words])
-    os.nice(_LOW_PRIORITY)  # workers inherit it
     todo = plan(store, cells, retry=options.retry, fresh=options.fresh, need_rows=(_OWN, *RIVALS))
-    print(
-        f"{plural(len(todo.cells), 'fit')} to do, {todo.n_done + len(todo.shared)} done, {todo.n_failed} failed before"
-    )
-    budget = None if options.budget is None else parse_duration(options.budget, "--budget")
-    limit = parse_duration(options.limit, "--limit")
-
-    def say(line: str) -> None:
-        print(line, flush=True)
-
-    run(store, todo, jobs=options.jobs, budget=budget, limit=limit, command=command, say=say)
-    compare_sets(store, experiment, command)
+    run_missing(store, todo, options, options.command)
+    compare_sets(store, experiment, options.command)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run what is missing, or write the page.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        By default the arguments of the process.
-    """
+    """Run what is missing, or write the page; by default as the arguments of the process say."""
     words = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=all_sets(), default=None, metavar="SET")
     parser.add_argument("--models", nargs="+", choices=(_OWN, *RIVALS), default=None, metavar="MODEL")
-    parser.add_argument("--seeds", type=int, default=3, help="how many")
-    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--budget", help="such as 2h: no fit is started after it")
-    parser.add_argument("--limit", default="1h", help="for one fit")
-    parser.add_argument("--retry", action="store_true", help="also what failed or took too long before")
-    parser.add_argument("--fresh", action="store_true", help="also what is done")
-    parser.add_argument("--quick", action="store_true", help="a tiny virtual region; print the tables, keep nothing")
-    parser.add_argument("--render", action="store_true", help="write the tables of docs/recipe.md and run nothing")
     parser.add_argument("--picture", action="store_true", help="draw the picture of the page and run nothing")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="another folder for the results")
+    add_options(parser, PAGE.name, limit="1h")
     options = parser.parse_args(words)
-    options.words = [word for word in words if word != str(options.results) and word != "--results"]
+    options.command = command_of("paper.recipe_page", words, [options.results])
     if options.picture:
         save_figure(recipe_figure(), PICTURE)
     if options.quick:
@@ -377,15 +306,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     store = Store(options.results)
     if options.render:
         experiment = experiment_of(all_sets(), options.seeds)
-        text = rendered_tables(store, experiment, compare_sets(store, experiment))
-        write_text(PAGE, replace_marked(PAGE.read_text(encoding="utf-8"), "recipe", f"\n{text}\n"))
+        write_tables(PAGE, "recipe", rendered_tables(store, experiment, compare_sets(store, experiment)))
     if options.render or options.picture:
         return
-    names = [name for name in options.sets or all_sets() if _is_here(name)]
-    absent = [name for name in options.sets or all_sets() if name not in names]
-    if absent:
-        print(f"not on this machine: {joined(absent)}")
-    experiment = experiment_of(names, options.seeds)
+    experiment = experiment_of(sets_here(options.sets or all_sets()), options.seeds)
     cells = [cell for cell in experiment.cells() if options.models is None or cell.variant in options.models]
     measure(store, experiment, cells, options)
 

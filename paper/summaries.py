@@ -96,12 +96,26 @@ def verdict(pairs: Mapping[str, Any], experiment: str, data: str, split: int, ri
     1
     """
     found = pairs.get(pair_key(experiment, data, split, rival), {}).get("metrics", {}).get(metric)
-    if found is None:
-        return None
+    return None if found is None else verdict_of(found, HIGHER_IS_BETTER[metric])
+
+
+VERDICTS = {1: "ahead", 0: "level", -1: "**behind**"}
+"""How a table says who is ahead."""
+
+
+def verdict_of(found: Mapping[str, float], more_is_better: bool = False, smallest: float = NO_DIFFERENCE) -> int:
+    """Say who is ahead by a difference ours − rival's and its interval: 1 ours, -1 the rival, 0 neither.
+
+    Examples
+    --------
+    >>> found = {"difference": -0.02, "low": -0.03, "high": -0.01}
+    >>> verdict_of(found), verdict_of(found, more_is_better=True), verdict_of(found, smallest=0.1)
+    (1, -1, 0)
+    """
     # Models that differ in their last bits differ in every resample; nobody would call it a victory.
-    if found["low"] <= 0 <= found["high"] or abs(found["difference"]) < NO_DIFFERENCE:
+    if found["low"] <= 0 <= found["high"] or abs(found["difference"]) < smallest:
         return 0
-    return 1 if (found["difference"] > 0) == HIGHER_IS_BETTER[metric] else -1
+    return 1 if (found["difference"] > 0) == more_is_better else -1
 
 
 def counted(verdicts: Iterable[int | None]) -> tuple[int, int, int]:

@@ -14,10 +14,8 @@ from hotvae.errors import ConfigError, DataError, DataWarning
 from hotvae.graph import (
     Phylogeny,
     check_graph,
-    complete_graph,
     cooccurrence_graph,
     edge_list_graph,
-    hops,
     parse_newick,
     phylogeny_graph,
     read_edges,
@@ -26,24 +24,18 @@ from hotvae.graph import (
 TREE = "((a:1,b:2)ab:3,(c:1,d:1,e:4):0.5);"
 
 
-def test_complete_graph__three_labels__all_edges():
-    assert complete_graph(3).tolist() == [[True] * 3] * 3
-    with pytest.raises(ConfigError, match="n_labels must be at least 1; got 0"):
-        complete_graph(0)
-
-
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 3))
-def test_cooccurrence_graph__random_labels_with_gaps__equals_loops(seed, min_count):
+@given(st.integers(0, 2**32 - 1))
+def test_cooccurrence_graph__random_labels_with_gaps__equals_loops(seed):
     rng = np.random.default_rng(seed)
     labels = rng.choice([0.0, 1.0, np.nan], p=[0.6, 0.3, 0.1], size=(12, 6))
     expected = np.zeros((6, 6), dtype=bool)
     for i in range(6):
         for j in range(6):
             together = sum(1 for row in labels if row[i] == 1 and row[j] == 1)
-            expected[i, j] = i == j or together >= min_count
-    np.testing.assert_array_equal(cooccurrence_graph(labels, min_count), expected)
-    np.testing.assert_array_equal(cooccurrence_graph(sparse.csr_array(labels), min_count), expected)
+            expected[i, j] = i == j or together > 0
+    np.testing.assert_array_equal(cooccurrence_graph(labels), expected)
+    np.testing.assert_array_equal(cooccurrence_graph(sparse.csr_array(labels)), expected)
     check_graph(expected, 6)
 
 
@@ -55,8 +47,6 @@ def test_cooccurrence_graph__sparse_input__is_left_alone():
 
 
 def test_cooccurrence_graph__bad_input__is_named():
-    with pytest.raises(ConfigError, match="min_count must be at least 1; got 0"):
-        cooccurrence_graph([[1, 0]], min_count=0)
     with pytest.raises(DataError, match=r"labels must be 0, 1 or NaN; got 2\.0, 3\.0"):
         cooccurrence_graph([[2, 0], [3, 1]])
     with pytest.raises(DataError, match=r"labels must have two axes \(rows, labels\); got shape \(2,\)"):
@@ -268,7 +258,7 @@ def test_phylogeny_graph__random_distances__equals_loops_and_is_valid(seed, n_ne
 
 
 def test_phylogeny_graph__more_neighbours_than_labels__is_complete():
-    np.testing.assert_array_equal(phylogeny_graph(TREE, ["a", "c"], n_neighbours=9), complete_graph(2))
+    np.testing.assert_array_equal(phylogeny_graph(TREE, ["a", "c"], n_neighbours=9), np.ones((2, 2)))
 
 
 def test_phylogeny_graph__underscores_and_spaces__match():
@@ -277,12 +267,10 @@ def test_phylogeny_graph__underscores_and_spaces__match():
     assert graph.astype(int).tolist() == [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
 
 
-def test_phylogeny_graph__label_not_in_tree__isolated_with_warning_or_complete():
+def test_phylogeny_graph__label_not_in_tree__isolated_with_warning():
     with pytest.warns(DataWarning, match="keep only their self-edge: 'yeti'"):
         graph = phylogeny_graph(TREE, ["a", "yeti", "b"], n_neighbours=2)
     assert graph.astype(int).tolist() == [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
-    graph = phylogeny_graph(TREE, ["a", "yeti", "c"], max_distance=1, missing="complete")
-    assert graph.astype(int).tolist() == [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
 
 
 def test_phylogeny_graph__unknown_distance__is_no_edge():
@@ -299,7 +287,6 @@ def test_phylogeny_graph__unknown_distance__is_no_edge():
         ({"n_neighbours": 0}, "n_neighbours must be at least 1; got 0"),
         ({"max_distance": -1}, "max_distance must be 0 or larger; got -1"),
         ({"max_distance": float("nan")}, "max_distance must be 0 or larger; got nan"),
-        ({"n_neighbours": 1, "missing": "drop"}, "missing must be 'isolate' or 'complete'; got 'drop'"),
     ],
 )
 def test_phylogeny_graph__bad_rule__is_named(arguments, message):
@@ -325,12 +312,6 @@ def test_phylogeny_graph__bad_rule__is_named(arguments, message):
 def test_phylogeny_graph__bad_tree__is_named(phylogeny, message):
     with pytest.raises(DataError, match=re.escape(message)):
         phylogeny_graph(phylogeny, ["a", "b"], n_neighbours=1)
-
-
-def test_hops__path_and_island__counted():
-    graph = edge_list_graph([(0, 1), (1, 2), (2, 3)], list("abcde"))
-    assert hops(graph)[0].tolist() == [0, 1, 2, 3, -1]
-    np.testing.assert_array_equal(hops(graph), hops(graph).T)
 
 
 @pytest.mark.parametrize(

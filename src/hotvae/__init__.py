@@ -10,7 +10,8 @@ The package follows the data, top to bottom:
 6. :mod:`hotvae.estimators` and :mod:`hotvae.baselines`: the scikit-learn faces;
 7. :mod:`hotvae.explain`: what a model says of its labels; :mod:`hotvae.geo`: field data in, maps out;
    :mod:`hotvae.report`: pages and plots;
-8. :mod:`hotvae.jobs`: whole jobs on files; :mod:`hotvae.cli`: the command line.
+8. :mod:`hotvae.jobs`: whole jobs on files; :mod:`hotvae.scale`: jobs on a Ray cluster;
+   :mod:`hotvae.serve`: a model that answers over HTTP; :mod:`hotvae.cli`: the command line.
 
 Names are loaded when they are first used, so that ``import hotvae`` does not wait for torch.
 """

@@ -11,44 +11,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.csgraph import shortest_path
 
 from hotvae.errors import ConfigError, DataError, DataWarning, listed
 
 Graph = NDArray[np.bool_]
 
 
-def complete_graph(n_labels: int) -> Graph:
-    """Connect every label with every other.
-
-    Parameters
-    ----------
-    n_labels : int
-        Number of labels.
-
-    Returns
-    -------
-    ndarray of bool, shape (n_labels, n_labels)
-    """
-    if n_labels < 1:
-        raise ConfigError(f"n_labels must be at least 1; got {n_labels}.")
-    return np.ones((n_labels, n_labels), dtype=np.bool_)
-
-
-def cooccurrence_graph(labels: Any, min_count: int = 1) -> Graph:
-    """Connect labels that occur together in at least ``min_count`` rows.
+def cooccurrence_graph(labels: Any) -> Graph:
+    """Connect labels that occur together in at least one row.
 
     Parameters
     ----------
     labels : array-like or sparse array of shape (n_samples, n_labels)
         0, 1 or NaN (not observed, counts as no occurrence). Pass training rows only.
-    min_count : int
-        How many rows must have both labels.
 
     Returns
     -------
@@ -61,8 +41,6 @@ def cooccurrence_graph(labels: Any, min_count: int = 1) -> Graph:
            [1, 1, 0],
            [0, 0, 1]])
     """
-    if min_count < 1:
-        raise ConfigError(f"min_count must be at least 1; got {min_count}. Use complete_graph for all edges.")
     # float64 counts exactly up to 2**53 and, when dense, goes through BLAS.
     if hasattr(labels, "tocsr"):
         table = labels.tocsr().astype(np.float64)
@@ -75,7 +53,7 @@ def cooccurrence_graph(labels: Any, min_count: int = 1) -> Graph:
             raise DataError(f"labels must have two axes (rows, labels); got shape {dense.shape}.")
         occurs = _occurrences(dense)
         together = occurs.T @ occurs
-    return _with_self_edges(together >= min_count)
+    return _with_self_edges(together > 0)
 
 
 def edge_list_graph(
@@ -270,9 +248,10 @@ def phylogeny_graph(
     *,
     n_neighbours: int | None = None,
     max_distance: float | None = None,
-    missing: Literal["isolate", "complete"] = "isolate",
 ) -> Graph:
     """Connect labels that are close relatives.
+
+    Labels that are not in the tree keep only their self-edge; a warning names them.
 
     Parameters
     ----------
@@ -286,9 +265,6 @@ def phylogeny_graph(
         Equally near relatives are taken in the order of the labels.
     max_distance : float, optional
         Connect labels at most this far apart. Exactly one of the two must be given.
-    missing : {"isolate", "complete"}
-        Labels that are not in the tree keep only their self-edge (with a warning that names them), or are
-        connected with all labels.
 
     Returns
     -------
@@ -319,8 +295,6 @@ def phylogeny_graph(
         raise ConfigError(f"n_neighbours must be at least 1; got {n_neighbours}.")
     if max_distance is not None and not max_distance >= 0:
         raise ConfigError(f"max_distance must be 0 or larger; got {max_distance}.")
-    if missing not in ("isolate", "complete"):
-        raise ConfigError(f"missing must be 'isolate' or 'complete'; got {missing!r}.")
 
     distances = _label_distances(phylogeny, names)
     others = np.where(np.eye(len(names), dtype=bool) | np.isnan(distances), np.inf, distances)
@@ -335,35 +309,14 @@ def phylogeny_graph(
         graph &= np.isfinite(others)
     absent = np.flatnonzero(np.isinf(others).all(axis=1)) if len(names) > 1 else np.arange(0)
     if absent.size:
-        if missing == "complete":
-            graph[absent] = True
-        else:
-            warnings.warn(
-                f"labels without a place in the phylogeny keep only their self-edge: "
-                f"{listed(names[i] for i in absent)}. "
-                "Check the spelling.",
-                DataWarning,
-                stacklevel=2,
-            )
+        warnings.warn(
+            f"labels without a place in the phylogeny keep only their self-edge: "
+            f"{listed(names[i] for i in absent)}. "
+            "Check the spelling.",
+            DataWarning,
+            stacklevel=2,
+        )
     return _with_self_edges(graph | graph.T)
-
-
-def hops(graph: ArrayLike) -> NDArray[np.int64]:
-    """Count the fewest edges between any two labels.
-
-    Parameters
-    ----------
-    graph : array-like of bool, shape (n_labels, n_labels)
-        A label graph.
-
-    Returns
-    -------
-    ndarray of int, shape (n_labels, n_labels)
-        0 on the diagonal, -1 where no path exists.
-    """
-    edges = np.asarray(graph)
-    lengths = shortest_path(check_graph(edges, len(edges)), unweighted=True, directed=False)
-    return np.where(np.isinf(lengths), -1, lengths).astype(np.int64)
 
 
 def check_graph(graph: ArrayLike, n_labels: int) -> Graph:

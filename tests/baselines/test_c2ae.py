@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from hotvae.baselines.c2ae import C2AE, C2AENet, alignment_loss, orthogonality_loss
+from hotvae.config import NetConfig
 from hotvae.metrics import log_loss
 from hotvae.net.encoders import encode
 from hotvae.net.losses import bce_loss, ranking_loss
@@ -15,8 +16,12 @@ from tests.net.loops import close, normal, scrambled
 NAN = math.nan
 
 
+def _config(*widths):
+    return NetConfig(encoder_widths=widths, label_encoder_widths=widths, encoder_dropout=0.0)
+
+
 def network_of(seed=0, has_base=False):
-    return scrambled(C2AENet(5, 4, 3, (6,), (6,), (6,), has_base=has_base), seed)
+    return scrambled(C2AENet(5, 4, 3, _config(6), (6,), has_base=has_base), seed)
 
 
 def labels_of(n_rows):
@@ -85,7 +90,7 @@ def test_forward__label_not_observed__is_coded_between_present_and_absent():
 
 
 def test_initial_logits__start__the_bias_of_the_decoder():
-    network = C2AENet(5, 2, 3, (), (), (), initial_logits=torch.tensor([1.0, -2.0]))
+    network = C2AENet(5, 2, 3, _config(), (), torch.tensor([1.0, -2.0]))
     close(network.decoder[-1].bias.detach(), [1.0, -2.0], 0)
 
 
@@ -107,7 +112,7 @@ def test_loss__terms__a_number_per_row_each():
 
 
 def test_loss__single_label__the_cross_entropy_takes_the_place_of_the_ranking():
-    network, labels = scrambled(C2AENet(5, 1, 3, (), (), ())), torch.tensor([[1.0], [0.0]]).double()
+    network, labels = scrambled(C2AENet(5, 1, 3, _config(), ())), torch.tensor([[1.0], [0.0]]).double()
     terms = network.loss(normal(2, 5), labels)
     assert torch.equal(terms["ranking"], terms["bce"])
     assert (terms["bce"] > 0).all()
@@ -125,7 +130,7 @@ def test_base_logits__weighed__are_added_to_what_is_read_from_either_code():
 
 
 def test_base_logits__at_the_start__take_the_place_of_prevalences():
-    network = C2AENet(5, 2, 3, (), (), (), initial_logits=torch.tensor([1.0, -2.0]), has_base=True)
+    network = C2AENet(5, 2, 3, _config(), (), torch.tensor([1.0, -2.0]), has_base=True)
     assert network.decoder[-1].bias.tolist() == [0.0, 0.0]
     assert network.base.scale.tolist() == [1.0, 1.0]
 

@@ -9,15 +9,20 @@ import torch
 from hotvae import virtual_region
 from hotvae.baselines.communities import N_LIKELIHOOD_DRAWS
 from hotvae.baselines.mpvae import MPVAE, MPVAENet
-from hotvae.baselines.multivariate_probit import marginal_probs, probit_nll, spread
+from hotvae.baselines.multivariate_probit import probit_nll, spread
+from hotvae.config import NetConfig
 from hotvae.metrics import log_loss
 from hotvae.net.latent import aligned_kl, sample
 from hotvae.net.losses import ranking_loss
-from tests.net.loops import close, normal, scrambled
+from tests.net.loops import close, marginal_probs, normal, scrambled
+
+
+def _config(*widths):
+    return NetConfig(dim=5, encoder_widths=widths, label_encoder_widths=widths, encoder_dropout=0.0)
 
 
 def network_of(seed=0, has_base=False):
-    return scrambled(MPVAENet(3, 4, 5, 2, (6,), (6,), (6,), has_base=has_base), seed).eval()
+    return scrambled(MPVAENet(3, 4, 2, _config(6), (6,), has_base=has_base), seed).eval()
 
 
 def labels_of(n_rows):
@@ -68,7 +73,7 @@ def test_label_not_observed__coded_zero__everything_stays_finite():
 
 def test_initial_logits__decoder_at_zero__predicts_the_prevalences():
     logits = torch.tensor([-1.0, 0.0, 1.0, 2.0])
-    network = MPVAENet(3, 4, 5, 2, (), (), (), initial_logits=logits).eval()
+    network = MPVAENet(3, 4, 2, _config(), (), logits).eval()
     with torch.no_grad():
         network.decoder[-1].weight.zero_()
     close(network.predict(torch.zeros(1, 3)), logits.sigmoid().unsqueeze(0), 1e-6)
@@ -113,7 +118,7 @@ def test_base_logits__weighed__are_added_on_the_scale_of_probit_scores():
 
 
 def test_base_logits__network_that_adds_nothing__predicts_nearly_the_base():
-    network = MPVAENet(3, 4, 5, 2, (), (), (), initial_logits=torch.tensor([-1.0, 0, 1, 2]), has_base=True).eval()
+    network = MPVAENet(3, 4, 2, _config(), (), torch.tensor([-1.0, 0, 1, 2]), has_base=True).eval()
     with torch.no_grad():
         network.decoder[-1].weight.zero_()
     base_logits = torch.tensor([[-3.0, -0.5, 0.0, 2.0]])

@@ -18,13 +18,12 @@ from hotvae.baselines.multivariate_probit import (
     even_noise,
     log_likelihood,
     log_normal_cdf,
-    marginal_probs,
     posterior,
     probit_nll,
     spread,
 )
 from hotvae.net.perceptron import set_bias
-from tests.net.loops import close, normal
+from tests.net.loops import close, marginal_probs, normal
 
 NAN = math.nan
 SEEDS = st.integers(0, 2**32 - 1)

@@ -17,7 +17,6 @@ from hotvae.data.splits import (
     MultilabelStratifiedKFold,
     MultilabelStratifiedShuffleSplit,
     SpatialBlockKFold,
-    SpatialBlockShuffleSplit,
     _deal_groups,
     spatial_blocks,
     split_dataset,
@@ -212,8 +211,7 @@ def test_spatial_splitters__degrees__are_those_of_the_blocks():
     data = Dataset(np.arange(300.0)[:, None], np.ones((300, 1)) * (np.arange(300) % 2)[:, None], coordinates=places)
     parts = split_dataset(data, kind="block", block_size=0.5, degrees=True)
     folds = list(SpatialBlockKFold(3, block_size=0.5, degrees=True, random_state=0).split(places, groups=places))
-    drawn = SpatialBlockShuffleSplit(block_size=0.5, degrees=True, random_state=0).split(places, groups=places)
-    for train, test in [(parts.train, parts.test), *folds, *drawn]:
+    for train, test in [(parts.train, parts.test), *folds]:
         assert not set(blocks[train]) & set(blocks[test])
 
 
@@ -229,26 +227,12 @@ def test_spatial_block_kfold__region__no_block_in_both_parts_and_sizes_even():
     assert sorted(seen) == list(range(1500))
 
 
-def test_spatial_block_shuffle_split__region__no_block_in_both_parts_and_share_met():
-    places = np.random.default_rng(1).uniform(0, 100, size=(1500, 2))
-    splitter = SpatialBlockShuffleSplit(3, test_size=0.25, n_blocks=80, random_state=0)
-    blocks = spatial_blocks(places, n_blocks=80)
-    tests = []
-    for train, test in splitter.split(places, groups=places):
-        assert not set(blocks[train]) & set(blocks[test])
-        assert abs(len(test) - 375) < 2 * np.bincount(blocks).max()
-        tests.append(test.tolist())
-    assert tests[0] != tests[1]
-    assert [test.tolist() for _, test in splitter.split(places, groups=places)] == tests
-
-
 @pytest.mark.parametrize(
     "splitter",
     [
         MultilabelStratifiedKFold(3, random_state=0),
         MultilabelStratifiedShuffleSplit(3, test_size=0.3, random_state=0),
         SpatialBlockKFold(3, n_blocks=20, random_state=0),
-        SpatialBlockShuffleSplit(3, test_size=0.3, n_blocks=20, random_state=0),
     ],
     ids=lambda splitter: type(splitter).__name__,
 )

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from hotvae.data.aligned import align_columns, check_kinds, read_features
 from hotvae.data.frames import read_frame, write_table
-from hotvae.data.tables import align_columns, check_kinds, dataset_from_frame, read_features, read_table
+from hotvae.data.tables import dataset_from_frame, read_table
 from hotvae.errors import ConfigError, DataError, DataWarning
 from hotvae.features.scaling import FeatureScaler
 

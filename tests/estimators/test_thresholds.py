@@ -165,34 +165,24 @@ def test_tune_label_thresholds__accuracy_and_f1__differ_where_they_must():
     assert tune_label_thresholds(labels, probs, "accuracy").tolist() == [0.5]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10_000))
 def test_tune_label_thresholds__any_table__best_macro_f1_of_all_combinations(seed):
     labels, probs = draw_table(seed, n_rows=10, n_labels=2)
-    candidates = [0.1, 0.3, 0.5, 0.7]
-    chosen = tune_label_thresholds(labels, probs, thresholds=candidates)
+    chosen = tune_label_thresholds(labels, probs)
     best = max(
         metrics.macro_f1(labels, apply_thresholds(probs, list(pair)))
-        for pair in itertools.product(candidates, repeat=2)
+        for pair in itertools.product(THRESHOLDS, repeat=2)
     )
     assert metrics.macro_f1(labels, apply_thresholds(probs, chosen)) == pytest.approx(best)
 
 
-def test_tune_label_thresholds__shrinkage__moves_rare_labels_to_the_pooled_threshold():
-    """The frequent label (40 positives at .8, negatives at .6) keeps .65; the single positive of the other
-    (.2 against .1) is outweighed once a few pooled positives are added."""
+def test_tune_label_thresholds__rare_label__trusts_a_single_positive():
+    """The frequent label (40 positives at .8, negatives at .6) has .65, the other (one at .2 against .1) .2."""
     labels, probs = np.zeros((80, 2)), np.tile([0.6, 0.1], (80, 1))
     labels[:40, 0], probs[:40, 0] = 1, 0.8
     labels[0, 1], probs[0, 1] = 1, 0.2
     np.testing.assert_array_equal(tune_label_thresholds(labels, probs), [0.65, 0.2])
-    np.testing.assert_array_equal(tune_label_thresholds(labels, probs, shrinkage=0.1), [0.65, 0.2])
-    np.testing.assert_array_equal(tune_label_thresholds(labels, probs, shrinkage=50), [0.65, 0.65])
-
-
-def test_tune_label_thresholds__huge_shrinkage__micro_f1_threshold_for_all():
-    labels, probs = draw_table(5)
-    pooled = tune_thresholds(labels, probs, ["micro_f1"])["micro_f1"]
-    np.testing.assert_array_equal(tune_label_thresholds(labels, probs, shrinkage=1e6), [pooled] * 4)
 
 
 def test_tune_label_thresholds__label_never_observed_or_nothing_positive__defined():
@@ -200,17 +190,9 @@ def test_tune_label_thresholds__label_never_observed_or_nothing_positive__define
     np.testing.assert_array_equal(tune_label_thresholds([[0, 0]], [[0.3, 0.9]]), [0.5, 0.5])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"metric": "f2"}, "metric must be 'f1' or 'accuracy'; got 'f2'"),
-        ({"shrinkage": -1}, "shrinkage must be a number of at least 0; got -1"),
-        ({"shrinkage": NAN}, "shrinkage must be a number of at least 0; got nan"),
-    ],
-)
-def test_tune_label_thresholds__options_that_do_not_fit__clear_error(options, message):
-    with pytest.raises(ConfigError, match=message):
-        tune_label_thresholds(**ROWS, **options)
+def test_tune_label_thresholds__unknown_metric__clear_error():
+    with pytest.raises(ConfigError, match="metric must be 'f1' or 'accuracy'; got 'f2'"):
+        tune_label_thresholds(**ROWS, metric="f2")
 
 
 # Evaluation -----------------------------------------------------------------------------------------------

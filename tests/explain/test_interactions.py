@@ -28,7 +28,6 @@ from hotvae.explain import (
 )
 from hotvae.explain.conditional import MIN_PROBABILITY
 from hotvae.explain.groups import group_masks
-from hotvae.explain.interactions import listed_pairs
 from hotvae.explain.resampling import chance_threshold
 
 
@@ -309,11 +308,6 @@ def test_gradient_groups__zero_and_one__are_two_groups():
     assert groups.tolist() == ["burnt 0"] * 3 + ["burnt 1"] * 2
     with pytest.raises(DataError, match="values must differ enough for two groups; got one group of 'burnt'"):
         gradient_groups([1.0, 1.0], 2, name="burnt")
-
-
-def test_listed_pairs__kept_in_one_group__is_listed_once():
-    table = associations(ThreeLabels(switching=2.0), WET, groups=np.where(WET[:, 0] < 0, "dry", "wet"))
-    assert list(listed_pairs(table)) == [("a", "b")]
 
 
 # --- recovery --------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from hotvae.baselines.scikit import LogisticLabels
 from hotvae.cli import main
 from hotvae.data.synthetic import virtual_region
 from hotvae.errors import DataError
-from hotvae.jobs.page_content import PageRows, gather_content
+from hotvae.jobs.page_content import gather_content
+from hotvae.jobs.page_rows import PageRows
 from hotvae.report import page_html
 
 HOSTILE = ["</script><script>alert(1)</script>", "\"quoted\" 'single' & <b>bold</b>", "<!-- never ends", "\u2028 line"]

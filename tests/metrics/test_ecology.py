@@ -401,7 +401,7 @@ def test_ensemble_calibration__norberg__nearest_order_statistics(n_draws, ranks)
     """Draws 1 .. n. R's type 3 takes the nearest rank, the even one of two; both ends count as inside."""
     drawn = np.arange(1, n_draws + 1)[::-1, None]
     covered = [v for v in range(1, n_draws + 1) if metrics.ensemble_calibration([v], drawn, "norberg") == 0.5]
-    inside = [v for v in covered if metrics.ecology._coverage(np.array([v]), drawn, 0.5, "nearest") == 1]
+    inside = [v for v in covered if metrics.ensembles.interval_coverage(np.array([v]), drawn, 0.5, "nearest") == 1]
     assert (inside[0], inside[-1]) == ranks
 
 
@@ -690,7 +690,7 @@ def test_all_measures__small_chunks__same_bits(dialect, monkeypatch):
     labels = np.where(np.random.default_rng(0).random(TOY["labels"].shape) < 0.2, NAN, TOY["labels"])
     expected = measures_of("toy", dialect, labels=labels)
     for cells in (1, 50, 200):
-        monkeypatch.setattr(ecology, "_CELLS_PER_CHUNK", cells)
+        monkeypatch.setattr("hotvae.metrics.ensembles._CELLS_PER_CHUNK", cells)
         assert measures_of("toy", dialect, labels=labels) == pytest.approx(expected, abs=1e-14)
 
 

@@ -15,7 +15,9 @@ from sklearn.calibration import calibration_curve
 
 from hotvae import metrics
 from hotvae.errors import ConfigError, DataError
-from hotvae.metrics.multilabel import THRESHOLDS, best_threshold_index, check_labels, check_probs
+from hotvae.metrics.checks import check_labels, check_probs
+from hotvae.metrics.curves import best_threshold_index
+from hotvae.metrics.multilabel import THRESHOLDS
 
 NAN = math.nan
 PREDICTION_METRICS = ["example_f1", "micro_f1", "macro_f1", "hamming_accuracy", "subset_accuracy"]
@@ -143,11 +145,9 @@ def test_micro_f1__hand_worked():
     assert metrics.micro_f1(LABELS, PREDICTED) == 0.75
 
 
-def test_macro_f1__label_without_true_and_predicted__counts_as_zero_division():
+def test_macro_f1__label_without_true_and_predicted__counts_zero():
     """Label F1s: 2*2/(2+3) = .8, 2*1/(2+1) = 2/3, 0/0."""
     assert metrics.macro_f1(LABELS, PREDICTED) == pytest.approx((0.8 + 2 / 3) / 3)
-    assert metrics.macro_f1(LABELS, PREDICTED, zero_division=1.0) == pytest.approx((0.8 + 2 / 3 + 1) / 3)
-    assert metrics.macro_f1(LABELS, PREDICTED, zero_division=NAN) == pytest.approx((0.8 + 2 / 3) / 2)
 
 
 def test_accuracies__hand_worked():
@@ -180,7 +180,6 @@ def test_f1__nothing_true_nothing_predicted__nan_when_dropped_and_zero_elsewhere
     assert metrics.example_f1(nothing, nothing, empty="one") == 1.0
     assert metrics.micro_f1(nothing, nothing) == 0.0
     assert metrics.macro_f1(nothing, nothing) == 0.0
-    assert math.isnan(metrics.macro_f1(nothing, nothing, zero_division=NAN))
     assert metrics.subset_accuracy(nothing, nothing) == 1.0
 
 
@@ -336,12 +335,11 @@ def test_reliability_curve__hand_worked__upper_edge_belongs_to_the_bin_and_empty
     np.testing.assert_array_equal(curve.count, [2, 1, 2])
 
 
-@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
-def test_reliability_curve__both_strategies__equal_sklearn(big, strategy):
+def test_reliability_curve__many_cells__equal_sklearn(big):
     labels, probs = with_missing(big[0]), big[1]
     seen = ~np.isnan(labels)
-    curve = metrics.reliability_curve(labels, probs, n_bins=7, strategy=strategy)
-    rate, predicted = calibration_curve(labels[seen], probs[seen], n_bins=7, strategy=strategy)
+    curve = metrics.reliability_curve(labels, probs, n_bins=7)
+    rate, predicted = calibration_curve(labels[seen], probs[seen], n_bins=7)
     np.testing.assert_allclose(curve.observed_rate, rate)
     np.testing.assert_allclose(curve.mean_predicted, predicted)
     assert curve.count.sum() == seen.sum()
@@ -360,10 +358,9 @@ def test_calibration_error__probabilities_equal_rates__zero():
     assert metrics.calibration_error(labels, np.tile([0.75, 0.25], (4, 1))) == pytest.approx(0.5)
 
 
-def test_calibration_error__quantile__bins_of_equal_size():
-    """Two bins of two cells: gaps .15 and .65. Uniform halves put all into one bin: gap .25."""
+def test_calibration_error__all_cells_in_one_bin__gap_of_means():
+    """Mean .25, rate 1/2: gap .25."""
     labels, probs = [[0, 0, 1, 1]], [[0.1, 0.2, 0.3, 0.4]]
-    assert metrics.calibration_error(labels, probs, n_bins=2, strategy="quantile") == pytest.approx(0.4)
     assert metrics.calibration_error(labels, probs, n_bins=2) == pytest.approx(0.25)
 
 
@@ -447,26 +444,25 @@ def test_threshold_curves__hand_worked():
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
-@given(tables(), st.sampled_from(["drop", "one", "zero"]), st.sampled_from([0.0, 1.0, NAN]))
-def test_threshold_curves__any_table__equal_each_metric_at_each_threshold(table, empty, zero_division):
+@given(tables(), st.sampled_from(["drop", "one", "zero"]))
+def test_threshold_curves__any_table__equal_each_metric_at_each_threshold(table, empty):
     labels, probs = table
-    curves = metrics.threshold_curves(labels, probs, empty=empty, zero_division=zero_division)
+    curves = metrics.threshold_curves(labels, probs, empty=empty)
     for index, threshold in enumerate(THRESHOLDS):
         predictions = probs.astype(np.float64) >= threshold
         expected = {name: metrics.METRICS[name].function(labels, predictions) for name in PREDICTION_METRICS}
         expected["example_f1"] = metrics.example_f1(labels, predictions, empty)
-        expected["macro_f1"] = metrics.macro_f1(labels, predictions, zero_division)
         got = {name: getattr(curves, name)[index] for name in PREDICTION_METRICS}
         assert got == pytest.approx(expected, nan_ok=True)
         for label in np.flatnonzero(curves.label_observed):
-            one = metrics.macro_f1(labels[:, [label]], predictions[:, [label]], zero_division)
+            one = metrics.macro_f1(labels[:, [label]], predictions[:, [label]])
             assert curves.label_f1[index, label] == pytest.approx(one, nan_ok=True)
 
 
 def test_threshold_curves__many_chunks__equal_one(monkeypatch, big):
     labels, probs = with_missing(big[0]), big[1]
     whole = metrics.threshold_curves(labels, probs)
-    monkeypatch.setattr("hotvae.metrics.multilabel._CELLS_PER_CHUNK", 13)
+    monkeypatch.setattr("hotvae.metrics.curves._CELLS_PER_CHUNK", 13)
     chunked = metrics.threshold_curves(labels, probs)
     for field in dataclasses.fields(whole):
         np.testing.assert_allclose(getattr(chunked, field.name), getattr(whole, field.name), rtol=1e-12)
@@ -663,10 +659,6 @@ def test_check_probs__float32__neither_copied_nor_widened():
             "empty must be one of 'drop', 'one', 'zero'; got 'skip'",
         ),
         (lambda: metrics.threshold_curves([[1]], [[1]], empty="skip"), "empty must be one of"),
-        (
-            lambda: metrics.macro_f1([[1]], [[1]], zero_division=2),
-            "zero_division must be between 0 and 1, or NaN; got 2",
-        ),
         (lambda: metrics.precision_at_k([[1]], [[1]], 0), "k must be a whole number of at least 1; got 0"),
         (
             lambda: metrics.precision_at_k([[1]], [[1]], 1.5),
@@ -679,10 +671,6 @@ def test_check_probs__float32__neither_copied_nor_widened():
         (
             lambda: metrics.calibration_error([[1]], [[1]], 0),
             "n_bins must be a whole number of at least 1; got 0",
-        ),
-        (
-            lambda: metrics.reliability_curve([[1]], [[1]], strategy="equal"),
-            "strategy must be 'uniform' or 'quantile'; got 'equal'",
         ),
         (
             lambda: metrics.threshold_curves([[1]], [[1]], [0.5, 0.2]),

@@ -213,3 +213,8 @@ def ranking(probs, labels, scale):
         if relevant == 1 and other == 0
     ]
     return sum(pairs) / len(pairs) if pairs else 0.0
+
+
+def marginal_probs(mean, factors):
+    """Probability of each label by itself in a multivariate probit: Phi(m_l / sqrt(1 + |B_l|^2))."""
+    return torch.special.ndtr(mean / (1 + factors.square().sum(-1)).sqrt())

@@ -16,6 +16,7 @@ from hotvae.net.messages import Messages
 from paper import joint, joint_cells
 from paper.experiments import Cell
 from paper.store import Store
+from paper.summaries import replace_marked
 
 REGION = "virtual-120-5"
 
@@ -210,7 +211,7 @@ def test_rendered_tables__models_and_depth__say_who_is_ahead(store):
 
 
 def test_page__has_the_marks_of_its_tables():
-    text = joint.replace_marked(joint.PAGE.read_text(), "joint", "\nhere\n\n")
+    text = replace_marked(joint.PAGE.read_text(), "joint", "\nhere\n\n")
     assert "\nhere\n" in text
 
 

@@ -13,6 +13,7 @@ from paper.figures import recipe_figure
 from paper.paired import METRICS, groups_of
 from paper.runner import plan
 from paper.store import Store, fit_fingerprint
+from paper.summaries import replace_marked
 
 REGION = "virtual-80-6"
 NORBERG = "norberg_birds"
@@ -170,7 +171,7 @@ def test_page__tables__are_those_of_the_results():
     text = recipe_page.rendered_tables(
         store, recipe_page.experiment_of(recipe_page.all_sets()), recipe_page.COMPARISONS.read(store)
     )
-    assert recipe_page.replace_marked(page, "recipe", f"\n{text}\n") == page
+    assert replace_marked(page, "recipe", f"\n{text}\n") == page
 
 
 def test_picture__steps__stand_in_their_order():

@@ -14,7 +14,8 @@ import pytest
 from hotvae.baselines.prevalence import Prevalence
 from hotvae.baselines.probit import ProbitJSDM
 from hotvae.data.synthetic import virtual_region
-from hotvae.jobs.page_content import PageRows, gather_content
+from hotvae.jobs.page_content import gather_content
+from hotvae.jobs.page_rows import PageRows
 from hotvae.report import write_page
 from tests.report.test_page import demo_content
 

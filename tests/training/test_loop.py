@@ -26,7 +26,7 @@ from hotvae.config import NetConfig
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, TrainingError
 from hotvae.features.rows import Rows
 from hotvae.features.tokens import TokenRows
-from hotvae.metrics.multilabel import THRESHOLDS, log_loss, score
+from hotvae.metrics import THRESHOLDS, log_loss, score
 from hotvae.net.losses import bce_loss
 from hotvae.net.model import HotVAE, PlainNet
 from hotvae.training import loop

@@ -38,6 +38,9 @@ class TableClassifier(LabelClassifier):
         CPU threads; None uses what is there.
     progress : {"auto", "bar", "lines", "silent"}
         How a fit of several steps is shown.
+    unit_length : bool or None
+        Scale rows to length 1; None does so for sparse features, which are usually bags of words. A field of those
+        subclasses to which the length of a row matters.
     """
 
     validation_fraction: float = 0.2

@@ -1,8 +1,8 @@
 """C2AE: features and labels meet in one latent space, from which the labels are read (Yeh et al. 2017)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -56,10 +56,10 @@ class C2AENet(nn.Module):
     ----------
     n_features, n_labels, dim : int
         Columns of the two tables, and width of the code.
-    encoder_widths, label_encoder_widths, decoder_widths : sequence of int
-        Hidden widths.
-    dropout : float
-        Share of units dropped after each hidden layer.
+    config : NetConfig
+        Hidden widths of the encoders, and the share of units dropped in that of the features.
+    decoder_widths : sequence of int
+        Hidden widths of the decoder.
     initial_logits : Tensor of shape (label,), optional
         Logits of the prevalences.
     has_base : bool
@@ -71,18 +71,15 @@ class C2AENet(nn.Module):
         n_features: int,
         n_labels: int,
         dim: int,
-        encoder_widths: Sequence[int],
-        label_encoder_widths: Sequence[int],
+        config: NetConfig,
         decoder_widths: Sequence[int],
-        dropout: float = 0.0,
         initial_logits: Float[Tensor, " label"] | None = None,
         has_base: bool = False,
     ) -> None:
         super().__init__()
-        self.dim = dim
         self.base = BaseScale(n_labels) if has_base else None
-        self.feature_encoder = FeatureCode(n_features, encoder_widths, dim, dropout)
-        self.label_encoder = perceptron(n_labels, label_encoder_widths, dim)
+        self.feature_encoder = FeatureCode(n_features, config.encoder_widths, dim, config.encoder_dropout)
+        self.label_encoder = perceptron(n_labels, config.label_encoder_widths, dim)
         self.decoder = perceptron(dim, decoder_widths, n_labels)
         if initial_logits is not None:
             set_bias(self.decoder, initial_logits * (not has_base))
@@ -170,10 +167,8 @@ class C2AE(RememberingNetwork):
         Weight of a cross entropy beside the ranking, which is not in the paper: 0 is the paper's loss. The ranking
         alone gives scores that order labels well and are no calibrated probabilities, and learns nothing from rows
         without labels.
-    base, training, features, validation_fraction, random_state
-        As in :class:`~hotvae.HotVAENetwork`.
-    latent_neighbours : int
-        Training rows nearest in the latent space whose labels have a share in a prediction; 0 for none.
+    base, latent_neighbours, training, features, validation_fraction, random_state
+        As in :class:`~hotvae.baselines.neighbours.RememberingNetwork`.
 
     Examples
     --------
@@ -193,6 +188,7 @@ class C2AE(RememberingNetwork):
     )
     takes: ClassVar[str] = "tables, dense or sparse; labels may have gaps"
     cost: ClassVar[str] = "seconds to minutes; grows with rows, hardly with labels"
+    loss_terms: ClassVar[tuple[str, ...]] = ("alignment", "orthogonality", "ranking", "bce")
 
     latent_share: float = 0.8
     encoder_widths: tuple[int, ...] = (512, 512)
@@ -203,26 +199,12 @@ class C2AE(RememberingNetwork):
     orthogonality_weight: float = 0.1
     ranking_weight: float = 5.0
     bce_weight: float = 5.0
-    base: Literal["ridge"] | None = None
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
-        config = self._config(NetConfig)
-        return C2AENet(
-            n_features,
-            n_labels,
-            self._latent_width(),
-            config.encoder_widths,
-            config.label_encoder_widths,
-            require_widths("decoder_widths", self.decoder_widths),
-            config.encoder_dropout,
-            initial_logits,
-            self._has_base(),
-        )
+        config, decoder_widths = self._config(NetConfig), require_widths("decoder_widths", self.decoder_widths)
+        dim, has_base = self._latent_width(), self._has_base()
+        return C2AENet(n_features, n_labels, dim, config, decoder_widths, initial_logits, has_base)
 
     def _latent_width(self) -> int:
         share = require_number("latent_share", self.latent_share, above=True)
         return max(1, round(share * int(self.n_labels_)))
-
-    def _weights(self) -> Mapping[str, float]:
-        names = ("alignment", "orthogonality", "ranking", "bce")
-        return {name: require_number(f"{name}_weight", getattr(self, f"{name}_weight")) for name in names}

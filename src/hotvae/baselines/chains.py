@@ -333,9 +333,7 @@ class LabelChain(_Chains):
     penalties : sequence of float
         Candidates for the penalty of all factors (see :class:`~hotvae.baselines.scikit.LogisticLabels`); validation
         rows choose by the probability of their label sets, and without them the middle one is taken.
-    unit_length : bool or None
-        Scale rows to length 1. None does so for sparse features, which are usually bags of words.
-    validation_fraction, random_state, n_threads, progress
+    unit_length, validation_fraction, random_state, n_threads, progress
         As in :class:`~hotvae.baselines.base.TableClassifier`.
 
     Attributes

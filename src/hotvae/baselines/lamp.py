@@ -3,7 +3,6 @@
 The label half is HOT-VAE's decoder; here stand the feature half, the network that joins them, and its face.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hotvae.baselines.neighbours import RememberingNetwork
-from hotvae.config import NetConfig, require_choice, require_count, require_number
+from hotvae.config import NetConfig, require_choice, require_count
 from hotvae.graph import check_graph, cooccurrence_graph
 from hotvae.net.base_logits import BaseScale
 from hotvae.net.decoder import Decoder
@@ -177,10 +176,8 @@ class LaMP(RememberingNetwork):
         first two ``"none"`` (no mask) and ``"prior"``, which are understood, too.
     bce_weight, intermediate_weight : float
         Weights of the cross entropy after the last layer and after each layer before it.
-    base, training, features, validation_fraction, random_state
-        As in :class:`~hotvae.HotVAENetwork`.
-    latent_neighbours : int
-        Training rows nearest in the latent space whose labels have a share in a prediction; 0 for none.
+    base, latent_neighbours, training, features, validation_fraction, random_state
+        As in :class:`~hotvae.baselines.neighbours.RememberingNetwork`.
 
     Examples
     --------
@@ -199,6 +196,7 @@ class LaMP(RememberingNetwork):
     )
     takes: ClassVar[str] = "tables, sparse 0/1 tables, texts, molecules, your own; labels may have gaps"
     cost: ClassVar[str] = "minutes; grows with labels squared, and with columns squared where each is a node"
+    loss_terms: ClassVar[tuple[str, ...]] = ("bce", "intermediate")
 
     dim: int = NetConfig.dim
     n_layers: int = NetConfig.n_layers
@@ -212,7 +210,6 @@ class LaMP(RememberingNetwork):
     graph: Literal["complete", "cooccurrence", "edgeless", "none", "prior"] | NDArray[np.bool_] = "complete"
     bce_weight: float = 1.0
     intermediate_weight: float = 0.2
-    base: Literal["ridge"] | None = None
 
     def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | None:
         if not isinstance(self.graph, str):
@@ -237,7 +234,3 @@ class LaMP(RememberingNetwork):
         else:
             encoder = self._feature_encoder(n_features)
         return LaMPNet(encoder, n_labels, config, graph, initial_logits, self._has_base())
-
-    def _weights(self) -> Mapping[str, float]:
-        names = ("bce", "intermediate")
-        return {name: require_number(f"{name}_weight", getattr(self, f"{name}_weight")) for name in names}

@@ -33,11 +33,9 @@ class MLkNN(TableClassifier):
         Neighbours to count (k); at most the number of training rows less one is used.
     smoothing : float
         Added to every count before it becomes a probability (s).
-    unit_length : bool or None
-        Scale rows to length 1 before distances are taken, which makes them cosine distances. None does so for
-        sparse features, which are usually bags of words.
-    validation_fraction, random_state, n_threads, progress
-        As in :class:`~hotvae.baselines.base.TableClassifier`; rows held out do not count as neighbours.
+    unit_length, validation_fraction, random_state, n_threads, progress
+        As in :class:`~hotvae.baselines.base.TableClassifier`; unit length makes distances those of cosines, and rows
+        held out do not count as neighbours.
 
     Attributes
     ----------

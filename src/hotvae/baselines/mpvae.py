@@ -1,8 +1,8 @@
 """MPVAE: disentangled variational autoencoder with a multivariate probit (Bai et al. 2020)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,7 @@ from torch.special import ndtri
 from hotvae.baselines.communities import N_LIKELIHOOD_DRAWS, ProbitNetwork, probit_of
 from hotvae.baselines.multivariate_probit import ProbitHead
 from hotvae.baselines.neighbours import RememberingNetwork
-from hotvae.config import NetConfig, require_number, require_widths
+from hotvae.config import NetConfig, require_widths
 from hotvae.features import Rows
 from hotvae.net.base_logits import BaseScale
 from hotvae.net.encoders import MLPEncoder, code_labels
@@ -43,14 +43,12 @@ class MPVAENet(nn.Module):
     ----------
     n_features, n_labels : int
         Columns of the two tables.
-    dim : int
-        Width of the latent space.
     rank : int
         Common causes in the covariance of the labels.
-    encoder_widths, label_encoder_widths, decoder_widths : sequence of int
-        Hidden widths.
-    dropout : float
-        Share of units dropped after each hidden layer.
+    config : NetConfig
+        Width of the latent space, hidden widths of the encoders, and the share of units dropped.
+    decoder_widths : sequence of int
+        Hidden widths of the decoder.
     initial_logits : Tensor of shape (label,), optional
         Logits of the prevalences.
     has_base : bool
@@ -61,19 +59,17 @@ class MPVAENet(nn.Module):
         self,
         n_features: int,
         n_labels: int,
-        dim: int,
         rank: int,
-        encoder_widths: Sequence[int],
-        label_encoder_widths: Sequence[int],
+        config: NetConfig,
         decoder_widths: Sequence[int],
-        dropout: float = 0.0,
         initial_logits: Float[Tensor, " label"] | None = None,
         has_base: bool = False,
     ) -> None:
         super().__init__()
         self.base = BaseScale(n_labels) if has_base else None
-        self.feature_encoder = MLPEncoder(n_features, encoder_widths, dim, dropout)
-        self.label_encoder = MLPEncoder(n_features + n_labels, label_encoder_widths, dim, dropout)
+        dim, dropout = config.dim, config.encoder_dropout
+        self.feature_encoder = MLPEncoder(n_features, config.encoder_widths, dim, dropout)
+        self.label_encoder = MLPEncoder(n_features + n_labels, config.label_encoder_widths, dim, dropout)
         self.decoder = perceptron(n_features + dim, decoder_widths, n_labels, dropout)
         self.head = ProbitHead(n_labels, rank)
         if initial_logits is not None:
@@ -145,10 +141,8 @@ class MPVAE(ProbitNetwork, RememberingNetwork):
     covariance_epochs : int
         Epochs in which, after training, the covariance learns on while the marginals stay as they are: the epoch that
         is kept is chosen by marginals, often before the covariance has settled. 0 leaves it as it is.
-    base, training, features, validation_fraction, random_state
-        As in :class:`~hotvae.HotVAENetwork`.
-    latent_neighbours : int
-        Training rows nearest in the latent space whose labels have a share in a prediction; 0 for none.
+    base, latent_neighbours, training, features, validation_fraction, random_state
+        As in :class:`~hotvae.baselines.neighbours.RememberingNetwork`.
 
     Examples
     --------
@@ -171,6 +165,7 @@ class MPVAE(ProbitNetwork, RememberingNetwork):
     )
     takes: ClassVar[str] = "tables, dense or sparse; labels may have gaps"
     cost: ClassVar[str] = "minutes; grows with rows times labels times draws"
+    loss_terms: ClassVar[tuple[str, ...]] = ("nll", "ranking", "kl")
 
     dim: int = NetConfig.dim
     encoder_widths: tuple[int, ...] = NetConfig.encoder_widths
@@ -180,26 +175,11 @@ class MPVAE(ProbitNetwork, RememberingNetwork):
     nll_weight: float = 1.0
     ranking_weight: float = 1.0
     kl_weight: float = 1.0
-    base: Literal["ridge"] | None = None
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
-        config = self._config(NetConfig)
-        return MPVAENet(
-            n_features,
-            n_labels,
-            config.dim,
-            self._rank(n_labels),
-            config.encoder_widths,
-            config.label_encoder_widths,
-            require_widths("decoder_widths", self.decoder_widths),
-            config.encoder_dropout,
-            initial_logits,
-            self._has_base(),
-        )
+        config, decoder_widths = self._config(NetConfig), require_widths("decoder_widths", self.decoder_widths)
+        rank, has_base = self._rank(n_labels), self._has_base()
+        return MPVAENet(n_features, n_labels, rank, config, decoder_widths, initial_logits, has_base)
 
     def _scores(self, rows: Rows) -> NDArray[Any]:
         return super()._scores(rows) if self.neighbours_ is None else probit_of(self._probs(rows))
-
-    def _weights(self) -> Mapping[str, float]:
-        names = ("nll", "ranking", "kl")
-        return {name: require_number(f"{name}_weight", getattr(self, f"{name}_weight")) for name in names}

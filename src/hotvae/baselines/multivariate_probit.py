@@ -25,6 +25,8 @@ _DENSITY_AT_0 = 0.3989422804014327
 _TAIL = {torch.float32: -12.0, torch.float64: -30.0}
 # Numbers of (draw, row, label) worked on at a time: they fit into a cache.
 _BLOCK = 400_000
+# Typical length of a label's factors when training starts.
+_INITIAL_LENGTH = 0.3
 
 
 class _LogNormalCdf(torch.autograd.Function):
@@ -74,8 +76,8 @@ def spread(factors: Factors) -> Float[Tensor, " label"]:
     return (1 + factors.square().sum(-1)).sqrt()
 
 
-def marginal_probs(mean: Logits, factors: Factors) -> Probs:
-    r"""Probability of each label by itself: the covariance is integrated out in closed form.
+def probit_nll(mean: Logits, factors: Factors, labels: Labels, noise: Float[Tensor, "draw rank"]) -> PerSample:
+    r"""Negative log-likelihood of all observed labels of a row together, by draws that all rows share.
 
     Parameters
     ----------
@@ -83,26 +85,6 @@ def marginal_probs(mean: Logits, factors: Factors) -> Probs:
         Latent means.
     factors : Tensor of shape (label, rank)
         The covariance is their product with themselves, plus the identity.
-
-    Returns
-    -------
-    Tensor of shape (batch, label)
-
-    Notes
-    -----
-    .. math:: P(y_l = 1) = \Phi\big(m_l / \sqrt{1 + \lVert B_l \rVert^2}\big)
-    """
-    probs: Probs = ndtr(mean / spread(factors))
-    return probs
-
-
-def probit_nll(mean: Logits, factors: Factors, labels: Labels, noise: Float[Tensor, "draw rank"]) -> PerSample:
-    r"""Negative log-likelihood of all observed labels of a row together, by draws that all rows share.
-
-    Parameters
-    ----------
-    mean, factors
-        As in :func:`marginal_probs`.
     labels : Tensor of shape (batch, label)
         0, 1 or NaN; a label not observed is integrated out.
     noise : Tensor of shape (draw, rank)
@@ -353,8 +335,6 @@ class ProbitHead(nn.Module):
     ----------
     n_labels, rank : int
         Labels, and common causes that tie them.
-    initial_length : float
-        Typical length of a label's factors when training starts.
 
     Examples
     --------
@@ -363,9 +343,9 @@ class ProbitHead(nn.Module):
     tensor([[0.5000, 0.5000, 0.5000]])
     """
 
-    def __init__(self, n_labels: int, rank: int, initial_length: float = 0.3) -> None:
+    def __init__(self, n_labels: int, rank: int) -> None:
         super().__init__()
-        self.factors = nn.Parameter(torch.randn(n_labels, rank) * initial_length / rank**0.5)
+        self.factors = nn.Parameter(torch.randn(n_labels, rank) * _INITIAL_LENGTH / rank**0.5)
 
     def forward(self, scores: Logits) -> Probs:
         """Probability of each label by itself."""

@@ -6,7 +6,7 @@ but distance. In the latent space, where rows of like labels lie close, they com
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -168,16 +168,21 @@ class LatentNeighbours:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RememberingNetwork(NetworkClassifier):
-    """A network that may remember training rows.
+    """A network that may start from a ridge, and remember training rows.
 
     Parameters
     ----------
+    base : {"ridge"}, optional
+        A model whose logits the network adds to, as in :class:`~hotvae.HotVAENetwork`.
     latent_neighbours : int
         Training rows nearest in the latent space whose labels are mixed into a prediction, by a share that validation
         rows choose, none where they are of no use. The model then holds latent places and labels of training rows; 0
         for none.
+    training, features, validation_fraction, random_state
+        As in :class:`~hotvae.HotVAENetwork`.
     """
 
+    base: Literal["ridge"] | None = None
     latent_neighbours: int = 0
 
     def check_parameters(self) -> None:

@@ -1,7 +1,6 @@
 """The plain network: HOT-VAE's encoder without its label decoder, the row that every table needs."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from torch import Tensor, nn
 
@@ -22,10 +21,8 @@ class PlainNetClassifier(RememberingNetwork):
         As in :class:`~hotvae.HotVAENetwork`.
     dim, latent_dim : int
         Width between encoder and read-out: ``latent_dim``, or ``dim`` where that is 0.
-    base, training, features, validation_fraction, random_state
-        As in :class:`~hotvae.HotVAENetwork`.
-    latent_neighbours : int
-        Training rows nearest in the latent space whose labels have a share in a prediction; 0 for none.
+    base, latent_neighbours, training, features, validation_fraction, random_state
+        As in :class:`~hotvae.baselines.neighbours.RememberingNetwork`.
 
     Examples
     --------
@@ -49,7 +46,6 @@ class PlainNetClassifier(RememberingNetwork):
     encoder_layers: int = NetConfig.encoder_layers
     dim: int = NetConfig.dim
     latent_dim: int = NetConfig.latent_dim
-    base: Literal["ridge"] | None = None
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
         encoder = self._feature_encoder(n_features)

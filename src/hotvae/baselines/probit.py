@@ -14,6 +14,7 @@ from torch.special import ndtri
 from hotvae.baselines.communities import N_LIKELIHOOD_DRAWS, ProbitNetwork
 from hotvae.baselines.multivariate_probit import ProbitHead
 from hotvae.config import NetConfig, require_choice
+from hotvae.features import Rows
 from hotvae.net.perceptron import perceptron, set_bias
 from hotvae.types import Features, Labels, Logits, PerSample, Probs
 
@@ -60,7 +61,8 @@ class ProbitJSDM(ProbitNetwork):
     """Joint species distribution model: a mean for each species from the features, a covariance between species.
 
     The model of sjSDM: a multivariate probit fitted by Monte Carlo. It predicts species alone, species given others
-    (``predict_proba(X, given=...)``) and draws whole communities (:meth:`sample`).
+    (``predict_proba(X, given=...)``) and draws whole communities (:meth:`sample`). :meth:`transform` gives the scores
+    of the species, what the features alone say on the probit scale.
 
     Parameters
     ----------
@@ -98,6 +100,7 @@ class ProbitJSDM(ProbitNetwork):
     )
     takes: ClassVar[str] = "tables, dense or sparse; labels may have gaps"
     cost: ClassVar[str] = "seconds to minutes; grows with rows times labels times draws"
+    loss_terms: ClassVar[tuple[str, ...]] = ("nll",)
 
     mean: Literal["linear", "mlp"] = "linear"
     encoder_widths: tuple[int, ...] = (128, 128)
@@ -110,23 +113,9 @@ class ProbitJSDM(ProbitNetwork):
         scores = perceptron(n_features, widths, n_labels, config.encoder_dropout)
         return ProbitNet(scores, n_labels, self._rank(n_labels), initial_logits)
 
-    def _weights(self) -> Mapping[str, float]:
-        return {"nll": 1.0}
-
-    def transform(self, X: Any) -> NDArray[np.floating[Any]]:
-        """Scores of the labels: what the features alone say, on the probit scale.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
-            Features, columns as in training.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels)
-        """
-        check_is_fitted(self)
-        return self._scores(self._read(X))
+    def _placed(self, rows: Rows) -> NDArray[np.floating[Any]]:
+        """Return the scores of the labels: what the features alone say, on the probit scale."""
+        return self._scores(rows)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns of :meth:`transform`."""

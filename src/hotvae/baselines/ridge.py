@@ -116,9 +116,7 @@ class LinearRidge(_Ridge):
     penalties : sequence of float
         Candidates for the penalty on squared weights, in units of the mean squared length of a centred row; the
         middle one is taken when there are no validation rows.
-    unit_length : bool or None
-        Scale rows to length 1. None does so for sparse features, which are usually bags of words.
-    validation_fraction, random_state, n_threads, progress
+    unit_length, validation_fraction, random_state, n_threads, progress
         As in :class:`~hotvae.baselines.base.TableClassifier`.
 
     Attributes
@@ -185,9 +183,7 @@ class GaussianKernelRidge(_Ridge):
         are no validation rows.
     max_rows : int
         More training rows are refused: memory grows with their square, time with their cube.
-    unit_length : bool or None
-        Scale rows to length 1. None does so for sparse features, which are usually bags of words.
-    validation_fraction, random_state, n_threads, progress
+    unit_length, validation_fraction, random_state, n_threads, progress
         As in :class:`~hotvae.baselines.base.TableClassifier`.
 
     Attributes

@@ -57,7 +57,11 @@ def groups_of_rows(rows: Any, labels: NDArray[Any]) -> Iterator[tuple[Any, NDArr
 
 
 class Trees(NamedTuple):
-    """Decision trees as arrays, one after another; a node's number is its place in the arrays."""
+    """Decision trees as arrays, one after another; a node's number is its place in the arrays.
+
+    Not those of :mod:`hotvae.estimators.trees`: boosting compares in 64 bits, its leaves add to log odds, children
+    stand anywhere behind their parent, and models are stored so. Those hold shares of labels in 16 bits, for speed.
+    """
 
     feature: NDArray[np.int32]  # (n_nodes,): the column that is looked at; -1 in a leaf
     threshold: NDArray[np.float64]  # (n_nodes,): values up to it go left
@@ -544,9 +548,7 @@ class LogisticLabels(TableClassifier):
     penalties : sequence of float
         Candidates for the penalty on squared weights, in units of the mean squared length of a row; validation rows
         choose by log loss, and without them the middle one is taken.
-    unit_length : bool or None
-        Scale rows to length 1. None does so for sparse features, which are usually bags of words.
-    validation_fraction, random_state, n_threads, progress
+    unit_length, validation_fraction, random_state, n_threads, progress
         As in :class:`~hotvae.baselines.base.TableClassifier`.
 
     Attributes

@@ -4,9 +4,8 @@ Every training sequence is in the same order, so a label may only be followed by
 the decoder is a proper distribution over sets: each set has exactly one sequence.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -211,10 +210,8 @@ class Seq2Seq(RememberingNetwork):
         As in :class:`~hotvae.HotVAENetwork`.
     decoder_dropout : float
         Share of units dropped before the read-out while training.
-    base, training, features, validation_fraction, random_state
-        As in :class:`~hotvae.HotVAENetwork`.
-    latent_neighbours : int
-        Training rows nearest in the latent space whose labels have a share in a prediction; 0 for none.
+    base, latent_neighbours, training, features, validation_fraction, random_state
+        As in :class:`~hotvae.baselines.neighbours.RememberingNetwork`.
 
     Examples
     --------
@@ -236,6 +233,7 @@ class Seq2Seq(RememberingNetwork):
     takes: ClassVar[str] = "tables, sparse 0/1 tables, texts, molecules, your own; every label observed"
     cost: ClassVar[str] = "minutes; grows with the labels of a row, prediction also with the beam"
     accepts_missing_labels: ClassVar[bool] = False
+    loss_terms: ClassVar[tuple[str, ...]] = ("sequence",)
 
     dim: int = 128
     decoder_dim: int = 128
@@ -245,7 +243,6 @@ class Seq2Seq(RememberingNetwork):
     encoder_dropout: float = NetConfig.encoder_dropout
     encoder_layers: int = NetConfig.encoder_layers
     decoder_dropout: float = 0.3
-    base: Literal["ridge"] | None = None
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
         config = self._config(NetConfig)
@@ -259,6 +256,3 @@ class Seq2Seq(RememberingNetwork):
             initial_logits,
             self._has_base(),
         )
-
-    def _weights(self) -> Mapping[str, float]:
-        return {"sequence": 1.0}

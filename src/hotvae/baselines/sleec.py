@@ -243,9 +243,7 @@ class SLEEC(TableClassifier):
     smoothing : float
         Added neighbours that have every label at the mean rate of all labels: what no neighbour has is rare, not
         impossible. The ranking of labels is that of the plain mean, which 0 gives.
-    unit_length : bool or None
-        Scale rows to length 1. None does so for sparse features, which are usually bags of words.
-    validation_fraction, random_state, n_threads, progress
+    unit_length, validation_fraction, random_state, n_threads, progress
         As in :class:`~hotvae.baselines.base.TableClassifier`.
 
     Attributes

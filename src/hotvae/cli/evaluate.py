@@ -8,22 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hotvae.cli.options import (
-    MOST_DRAWS,
-    Decimal,
-    Encoding,
-    Force,
-    IdColumn,
-    IgnoreUnknown,
-    Json,
-    LabelTable,
-    Long,
-    ModelTable,
-    Presence,
-    SafeCsv,
-    Sheet,
-    Sites,
-)
+from hotvae.cli import options as opt
 from hotvae.cli.printing import print_json, print_measures
 from hotvae.config import MOST_SEED
 
@@ -38,13 +23,13 @@ def evaluate(
             "(draws × sites × labels).",
         ),
     ],
-    table: ModelTable,
-    label_table: LabelTable = None,
-    id_column: IdColumn = None,
-    presence: Presence = False,
-    long: Long = None,
-    sites: Sites = None,
-    sheet: Sheet = None,
+    table: opt.ModelTable,
+    label_table: opt.LabelTable = None,
+    id_column: opt.IdColumn = None,
+    presence: opt.Presence = False,
+    long: opt.Long = None,
+    sites: opt.Sites = None,
+    sheet: opt.Sheet = None,
     oracle: Annotated[
         bool, typer.Option("--oracle", help="Also show thresholds chosen on these very rows: an upper bound.")
     ] = False,
@@ -59,18 +44,18 @@ def evaluate(
         ),
     ] = None,
     draws: Annotated[
-        int, typer.Option(metavar="N", min=2, max=MOST_DRAWS, help="Communities drawn for --ecology.")
+        int, typer.Option(metavar="N", min=2, max=opt.MOST_DRAWS, help="Communities drawn for --ecology.")
     ] = 100,
     pairs: Annotated[
-        int, typer.Option(metavar="N", min=1, max=MOST_DRAWS, help="Pairs of sites compared for --ecology.")
+        int, typer.Option(metavar="N", min=1, max=opt.MOST_DRAWS, help="Pairs of sites compared for --ecology.")
     ] = 300,
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=MOST_SEED, help="Seed of these draws and pairs.")] = 0,
-    ignore_unknown: IgnoreUnknown = False,
-    encoding: Encoding = "utf-8",
-    decimal: Decimal = ".",
-    safe_csv: SafeCsv = False,
-    force: Force = False,
-    as_json: Json = False,
+    ignore_unknown: opt.IgnoreUnknown = False,
+    encoding: opt.Encoding = "utf-8",
+    decimal: opt.Decimal = ".",
+    safe_csv: opt.SafeCsv = False,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Compare predictions with known labels, at the thresholds chosen in training."""
     from hotvae.jobs.evaluate import evaluate_table

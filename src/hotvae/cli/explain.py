@@ -1,29 +1,18 @@
 """``hotvae explain``: a saved model and a table become one page to read."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hotvae.cli.options import (
-    Decimal,
-    Encoding,
-    IdColumn,
-    IgnoreUnknown,
-    LabelTable,
-    Long,
-    ModelFolder,
-    Presence,
-    Quiet,
-    Sites,
-)
+from hotvae.cli import options as opt
+from hotvae.cli.printing import print_json
 from hotvae.config import MOST_SEED
 
 
 def explain(
-    model_folder: ModelFolder,
+    model_folder: opt.ModelFolder,
     table: Annotated[
         Path | None,
         typer.Argument(
@@ -41,18 +30,18 @@ def explain(
         typer.Option(metavar="N", min=20, help="Rows used for associations: more is slower and surer."),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
-    label_table: LabelTable = None,
-    id_column: IdColumn = None,
-    long: Long = None,
-    sites: Sites = None,
-    presence: Presence = False,
-    ignore_unknown: IgnoreUnknown = False,
-    encoding: Encoding = "utf-8",
-    decimal: Decimal = ".",
+    label_table: opt.LabelTable = None,
+    id_column: opt.IdColumn = None,
+    long: opt.Long = None,
+    sites: opt.Sites = None,
+    presence: opt.Presence = False,
+    ignore_unknown: opt.IgnoreUnknown = False,
+    encoding: opt.Encoding = "utf-8",
+    decimal: opt.Decimal = ".",
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Decides which rows and resamples are drawn.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Replace a page that is there.")] = False,
-    quiet: Quiet = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    force: opt.Force = False,
+    quiet: opt.Quiet = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Explain a model on one page: measures, maps, which labels go together and where, response curves."""
     from hotvae.jobs.explain import explain_table
@@ -81,14 +70,15 @@ def explain(
         progress=show,
     )
     if as_json:
-        result = {
-            "page": str(out),
-            "n_rows": found.n_rows,
-            "n_labels": found.n_labels,
-            "n_associations": found.n_associations,
-            "megabytes": found.megabytes,
-        }
-        print(json.dumps(result, indent=1))
+        print_json(
+            {
+                "page": str(out),
+                "n_rows": found.n_rows,
+                "n_labels": found.n_labels,
+                "n_associations": found.n_associations,
+                "megabytes": found.megabytes,
+            }
+        )
         return
     print(f"wrote {out} ({found.megabytes:.1f} MB): {found.n_rows} rows × {found.n_labels} labels")
     if not found.can_be_given_labels:

@@ -1,35 +1,19 @@
 """``hotvae predict``: probabilities of a model for new rows, written to a file."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hotvae.cli.options import (
-    MOST_DRAWS,
-    Decimal,
-    Encoding,
-    Force,
-    IdColumn,
-    IgnoreUnknown,
-    Json,
-    Long,
-    ModelFolder,
-    ModelTable,
-    Ray,
-    SafeCsv,
-    Sheet,
-)
-from hotvae.cli.printing import print_json
+from hotvae.cli import options as opt
+from hotvae.cli.printing import counted, print_json
 
 
 def predict(
-    model_folder: ModelFolder,
-    table: ModelTable,
+    model_folder: opt.ModelFolder,
+    table: opt.ModelTable,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Probabilities: .csv, .tsv or .parquet.")],
     binary: Annotated[
         str | None,
@@ -56,7 +40,7 @@ def predict(
         int, typer.Option(metavar="1|0", help="What an empty list counts where no label is present; for f1, jaccard.")
     ] = 1,
     draws: Annotated[
-        int, typer.Option(metavar="N", min=1, max=MOST_DRAWS, help="Draws of whole label sets that decide lists.")
+        int, typer.Option(metavar="N", min=1, max=opt.MOST_DRAWS, help="Draws of whole label sets that decide lists.")
     ] = 200,
     given: Annotated[
         Path | None,
@@ -66,12 +50,12 @@ def predict(
             "Joined by the id column where it has one, else row by row.",
         ),
     ] = None,
-    ignore_unknown: IgnoreUnknown = False,
-    id_column: IdColumn = None,
-    long: Long = None,
-    sheet: Sheet = None,
-    encoding: Encoding = "utf-8",
-    decimal: Decimal = ".",
+    ignore_unknown: opt.IgnoreUnknown = False,
+    id_column: opt.IdColumn = None,
+    long: opt.Long = None,
+    sheet: opt.Sheet = None,
+    encoding: opt.Encoding = "utf-8",
+    decimal: opt.Decimal = ".",
     threads: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="CPU threads; by default as in training.")
     ] = None,
@@ -82,16 +66,16 @@ def predict(
             help="Also write how far each row is from training, and beside FILE which labels can be called.",
         ),
     ] = False,
-    safe_csv: SafeCsv = False,
-    ray: Ray = None,
-    force: Force = False,
-    as_json: Json = False,
+    safe_csv: opt.SafeCsv = False,
+    ray: opt.Ray = None,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Write the probability of every label for every row, alone or given that some labels are known."""
     from hotvae.jobs.predict import BestLists, predict_table
     from hotvae.scale.items import items_on
 
-    with items_on(ray) as each, _row_progress() as progress:
+    with items_on(ray) as each, counted("rows", silent=not sys.stderr.isatty()) as progress:
         found = predict_table(
             model_folder,
             table,
@@ -141,26 +125,3 @@ def predict(
         calls = [file for file in found.files[1:] if file.stem.partition(".")[0].endswith("_calls")]
         if calls:
             print(f"wrote present, absent or cannot tell at 90 % to {calls[0]}")
-
-
-@contextmanager
-def _row_progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Show how many rows are done, on a terminal only, and only where there are pieces to count."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = ("predicting", BarColumn(), TextColumn("{task.completed:,.0f} of {task.total:,.0f} rows"))
-    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
-    task = bar.add_task("predicting", total=None)
-
-    def show(done: int, total: int) -> None:
-        bar.update(task, completed=done, total=total)
-        bar.start()
-
-    try:
-        yield show
-    finally:
-        bar.stop()

@@ -9,37 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hotvae.cli.options import (
-    Assignments,
-    BlockSize,
-    Config,
-    Coordinates,
-    Counts,
-    Drop,
-    DropSingleClass,
-    Fold,
-    Graph,
-    Groups,
-    Join,
-    Labels,
-    Long,
-    MaxDistance,
-    NamedData,
-    Ray,
-    Relatives,
-    Seed,
-    Sheet,
-    Sites,
-    SplitKind,
-    TrainingDecimal,
-    TrainingEncoding,
-    TrainingIdColumn,
-    TrainingLabelTable,
-    TrainingTable,
-    ValidationFraction,
-    ValidationTable,
-    given_options,
-)
+from hotvae.cli import options as opt
 from hotvae.cli.printing import best_epoch, print_json, print_measures, without_folders
 from hotvae.errors import ConfigError, listed
 from hotvae.jobs.settings import TrainSettings, join_settings
@@ -51,28 +21,28 @@ if TYPE_CHECKING:
 
 def train(
     context: typer.Context,
-    table: TrainingTable = None,
-    data: NamedData = None,
-    fold: Fold = None,
+    table: opt.TrainingTable = None,
+    data: opt.NamedData = None,
+    fold: opt.Fold = None,
     out: Annotated[str | None, typer.Option(metavar="MODEL", help="Folder for the model. Required.")] = None,
-    labels: Labels = None,
-    label_table: TrainingLabelTable = None,
-    long: Long = None,
-    sites: Sites = None,
-    join: Join = None,
-    sheet: Sheet = None,
-    id_column: TrainingIdColumn = None,
-    coordinates: Coordinates = None,
-    groups: Groups = None,
-    drop: Drop = None,
-    presence: Counts = None,
-    validation: ValidationTable = None,
-    validation_fraction: ValidationFraction = None,
-    split: SplitKind = None,
-    block_size: BlockSize = None,
-    graph: Graph = None,
-    neighbours: Relatives = None,
-    max_distance: MaxDistance = None,
+    labels: opt.Labels = None,
+    label_table: opt.TrainingLabelTable = None,
+    long: opt.Long = None,
+    sites: opt.Sites = None,
+    join: opt.Join = None,
+    sheet: opt.Sheet = None,
+    id_column: opt.TrainingIdColumn = None,
+    coordinates: opt.Coordinates = None,
+    groups: opt.Groups = None,
+    drop: opt.Drop = None,
+    presence: opt.Counts = None,
+    validation: opt.ValidationTable = None,
+    validation_fraction: opt.ValidationFraction = None,
+    split: opt.SplitKind = None,
+    block_size: opt.BlockSize = None,
+    graph: opt.Graph = None,
+    neighbours: opt.Relatives = None,
+    max_distance: opt.MaxDistance = None,
     model: Annotated[
         str | None, typer.Option(metavar="KIND", help="hotvae (default), plain, ... (hotvae models lists them).")
     ] = None,
@@ -87,17 +57,17 @@ def train(
         str | None,
         typer.Option(metavar="HOW", help="How hard to try: quick, normal (default), thorough, or seconds of a core."),
     ] = None,
-    seed: Seed = None,
+    seed: opt.Seed = None,
     epochs: Annotated[int | None, typer.Option(metavar="N", help="Of a network: most passes over the rows.")] = None,
     dim: Annotated[int | None, typer.Option(metavar="N", help="Of a network: width of label embeddings.")] = None,
     layers: Annotated[
         int | None, typer.Option(metavar="N", help="Of a network: rounds of messages between labels.")
     ] = None,
-    assignments: Assignments = None,
-    config: Config = None,
-    encoding: TrainingEncoding = None,
-    decimal: TrainingDecimal = None,
-    drop_single_class: DropSingleClass = None,
+    assignments: opt.Assignments = None,
+    config: opt.Config = None,
+    encoding: opt.TrainingEncoding = None,
+    decimal: opt.TrainingDecimal = None,
+    drop_single_class: opt.DropSingleClass = None,
     device: Annotated[str | None, typer.Option(help="auto (default), cpu, cuda or mps.")] = None,
     threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads (1).")] = None,
     stream: Annotated[
@@ -110,7 +80,7 @@ def train(
             metavar="N", min=100, help="With --stream: rows that decide all but the networks' weights (50000)."
         ),
     ] = None,
-    ray: Ray = None,
+    ray: opt.Ray = None,
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="With --ray: processes that share the training.")
     ] = None,
@@ -128,7 +98,7 @@ def train(
     ] = None,
 ) -> None:
     """Train a model on a table, or on a named data set, and save it as a folder."""
-    options = given_options(context.params)
+    options = opt.given_options(context.params)
     for name in ("ray", "workers"):
         options.pop(name, None)
     if (workers is None) != (ray is None):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from hotvae.data.dataset import close_names, feature_kinds, text_levels
@@ -210,3 +211,15 @@ def check_text(features: pd.DataFrame) -> None:
                 f"it as ids ({option('id_column')}), or choose an encoder that reads texts or "
                 "molecules."
             )
+
+
+def row_ids(frame: pd.DataFrame, id_column: str, first_row: int = 0) -> NDArray[np.object_]:
+    """Ids as text, so that 7 in one file and "7" in another are the same; rows are counted from ``first_row``."""
+    codes, levels = text_levels(frame[id_column])
+    missing = np.flatnonzero(codes < 0)
+    if missing.size:
+        raise DataError(
+            f"ids must be known for every row; got missing ones in column {id_column!r} "
+            f"(rows {listed(missing + first_row)}). Fill them in."
+        )
+    return np.array(levels, dtype=object)[codes]

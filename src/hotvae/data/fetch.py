@@ -15,11 +15,12 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, get_args
+from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 from scipy import sparse
@@ -98,15 +99,14 @@ def fetch(names: str | Iterable[str], *, progress: Style = "auto") -> list[Fetch
         )
     done: dict[str, Fetched] = {name: Fetched(describe(name), path, False, 0.0) for name, path in there.items()}
     folder = cache_folder()
-    with _watcher(progress) as watch:
+    with _steps(progress) as begin:
         for archive in dict.fromkeys(entry.archive for entry in missing if entry.archive):
             kept = folder / "archives"
             doing = "checking" if (kept / archive.file).is_file() else "downloading"
-            watch.start(f"{doing} {archive.file}", archive.size)
-            source = get_archive(archive, kept, watch.advance)
+            source = get_archive(archive, kept, begin(f"{doing} {archive.file}", archive.size))
             for entry in missing:
                 if entry.archive == archive:
-                    watch.start(f"unpacking {entry.name}", None)
+                    begin(f"unpacking {entry.name}", None)
                     began = time.perf_counter()
                     path = _convert(entry, source, folder)
                     done[entry.name] = Fetched(entry, path, True, time.perf_counter() - began)
@@ -132,8 +132,8 @@ def _convert(entry: Entry, source: Path, folder: Path) -> Path:
     write = _WRITERS[source.name.rpartition("-")[0]]
     target = folder / entry.file
     try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as partial:
-            file = Path(partial) / entry.file
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as unfinished:
+            file = Path(unfinished) / entry.file
             with file.open("wb") as opened:
                 write(entry, source, opened)
                 opened.flush()
@@ -247,67 +247,30 @@ _WRITERS: dict[str, Callable[[Entry, Path, BinaryIO], None]] = {
 # --- progress --------------------------------------------------------------------------------------------
 
 
-class _Silent:
-    """Shows nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def start(self, title: str, n_bytes: int | None) -> None:
-        """Begin the next step, with its size where it is known."""
-
-    def advance(self, n_bytes: int) -> None:
-        """Count bytes that have arrived."""
-
-
-class _Lines(_Silent):
-    """One line for each step."""
-
-    def start(self, title: str, n_bytes: int | None) -> None:
-        size = "" if n_bytes is None else f" ({n_bytes / 1e6:.1f} MB)"
-        print(f"{title}{size}", file=sys.stderr, flush=True)
-
-
-class _Bar(_Silent):
-    """A bar with the time left; it vanishes at the end."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self.task = self.bar.add_task("", total=None)
-
-    def __enter__(self) -> Self:
-        self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bar.stop()
-
-    def start(self, title: str, n_bytes: int | None) -> None:
-        self.bar.remove_task(self.task)
-        self.task = self.bar.add_task(title, total=n_bytes)
-
-    def advance(self, n_bytes: int) -> None:
-        self.bar.advance(self.task, n_bytes)
-
-
-def _watcher(style: Style) -> _Silent:
+@contextmanager
+def _steps(style: Style) -> Iterator[Callable[[str, int | None], Callable[[int], None]]]:
+    """Yield what begins a step, by its title and its bytes where these are known, and returns what counts them."""
     if style == "auto":
         style = "bar" if sys.stderr.isatty() else "lines"
-    return {"bar": _Bar, "lines": _Lines, "silent": _Silent}[style]()
+    if style != "bar":
+
+        def say(title: str, n_bytes: int | None) -> Callable[[int], None]:
+            if style == "lines":
+                size = "" if n_bytes is None else f" ({n_bytes / 1e6:.1f} MB)"
+                print(f"{title}{size}", file=sys.stderr, flush=True)
+            return lambda n_bytes: None
+
+        yield say
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+
+        def show(title: str, n_bytes: int | None) -> Callable[[int], None]:
+            for task in bar.task_ids:
+                bar.remove_task(task)
+            return partial(bar.advance, bar.add_task(title, total=n_bytes))
+
+        yield show

@@ -273,53 +273,6 @@ class DistanceMatchedKFold(_KFold):
         return best
 
 
-class SpatialBlockShuffleSplit(BaseShuffleSplit):
-    """Random train and test parts of whole square blocks of land.
-
-    By convention the coordinates, shape (n_samples, 2), are passed as ``groups``.
-
-    Parameters
-    ----------
-    n_splits, test_size, random_state
-        As in :class:`MultilabelStratifiedShuffleSplit`; the share is met as closely as whole blocks allow.
-    block_size, n_blocks, degrees
-        As in :class:`SpatialBlockKFold`.
-
-    Examples
-    --------
-    >>> places = np.array([[0.0, 0.0], [0.4, 0.0], [1.2, 0.0], [1.5, 0.0]])
-    >>> splitter = SpatialBlockShuffleSplit(test_size=0.5, block_size=1.0, random_state=0)
-    >>> (train, test), = splitter.split(places, groups=places)
-    >>> sorted([sorted(train.tolist()), sorted(test.tolist())])
-    [[0, 1], [2, 3]]
-    """
-
-    __metadata_request__split = {"groups": True}  # noqa: RUF012 - scikit-learn's own protocol
-
-    def __init__(
-        self,
-        n_splits: int = 1,
-        *,
-        test_size: float = 0.2,
-        block_size: float | None = None,
-        n_blocks: int | None = None,
-        degrees: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        super().__init__(n_splits=n_splits, test_size=test_size, random_state=random_state)
-        self.block_size = block_size
-        self.n_blocks = n_blocks
-        self.degrees = degrees
-
-    def _iter_indices(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Indices, Indices]]:
-        _check_n_splits(self.n_splits, least=1)
-        shares = _two_shares(self.test_size)
-        blocks = _blocks_of_rows(groups, self.block_size, self.n_blocks, self.degrees)
-        random = check_random_state(self.random_state)
-        for _ in range(self.n_splits):
-            yield _two_parts(_deal_groups(blocks, shares, random, "blocks"))
-
-
 def spatial_blocks(
     coordinates: ArrayLike, block_size: float | None = None, *, n_blocks: int | None = None, degrees: bool = False
 ) -> NDArray[np.intp]:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy import sparse
 
 from hotvae.config import require_choice
@@ -21,25 +20,22 @@ from hotvae.data.columns import (
     check_present,
     check_text,
     check_unnamed,
-    column_order,
     match_columns,
-    parsed,
+    row_ids,
     split_names,
     warn_of_counts,
 )
 from hotvae.data.dataset import (
     Dataset,
-    FeatureKind,
     FeatureTable,
-    checked_labels,
     feature_kinds,
     numeric_matrix,
-    text_levels,
 )
 from hotvae.data.formats.darwin_core import read_darwin_core
 from hotvae.data.formats.foreign import foreign_bytes
 from hotvae.data.frames import NpzTable, file_kind, read_frame, read_npz
-from hotvae.data.long import AUTO, WORDS, LongColumns, guess_long, long_columns, presences, visited_sites
+from hotvae.data.label_cells import is_sparse, label_values, sparse_accessor
+from hotvae.data.long import AUTO, LongColumns, guess_long, long_columns, presences, visited_sites
 from hotvae.errors import ConfigError, DataError, listed, option
 
 
@@ -397,54 +393,9 @@ def _fill_in_absences(tables: _Tables, id_column: str | None, join: str) -> str:
     return own
 
 
-def dataset_from_frame(
-    frame: pd.DataFrame,
-    *,
-    labels: str | Sequence[str] | None = None,
-    label_frame: pd.DataFrame | None = None,
-    id_column: str | None = None,
-    coordinates: str | Sequence[str] | None = None,
-    coordinates_as_features: bool = False,
-    groups: str | None = None,
-    drop: str | Sequence[str] = (),
-    presence: bool = False,
-    free_text: bool = False,
-    name: str = "",
-) -> Dataset:
-    """Give the columns of a frame their roles; `read_table` for tables already in memory.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Table with the features.
-    label_frame : DataFrame, optional
-        Second table with the labels.
-    labels, id_column, coordinates, coordinates_as_features, groups, drop, presence, free_text, name
-        As in `read_table`.
-
-    Returns
-    -------
-    Dataset
-        Every column has one role; what has no other role is a feature.
-
-    Raises
-    ------
-    DataError, ConfigError
-        As `read_table`.
-    """
-    return _assign_roles(
-        frame,
-        label_frame,
-        labels=labels,
-        id_column=id_column,
-        coordinates=coordinates,
-        coordinates_as_features=coordinates_as_features,
-        groups=groups,
-        drop=drop,
-        presence=presence,
-        free_text=free_text,
-        name=name,
-    )[0]
+def dataset_from_frame(frame: pd.DataFrame, label_frame: pd.DataFrame | None = None, **roles: Any) -> Dataset:
+    """Give the columns of tables already in memory their roles; parameters as in :func:`read_table`."""
+    return _assign_roles(frame, label_frame, **roles)[0]
 
 
 def _assign_roles(
@@ -503,7 +454,7 @@ def _assign_roles(
     warn_of_counts(features, label_names)
     data = Dataset(
         features=_sparse_features(features),
-        labels=_label_values(label_columns, presence),
+        labels=label_values(label_columns, presence),
         feature_names=tuple(str(column) for column in features.columns),
         label_names=tuple(label_names),
         coordinates=_coordinate_values(frame[places]) if places else None,
@@ -527,128 +478,6 @@ def _assign_roles(
     )
 
 
-def read_features(
-    path: str | os.PathLike[str],
-    *,
-    feature_names: Sequence[str],
-    kinds: Sequence[FeatureKind] | None = None,
-    ignore: Iterable[str] = (),
-    ignore_unknown: bool = False,
-    id_column: str | None = None,
-    encoding: str = "utf-8",
-    decimal: str = ".",
-) -> pd.DataFrame | sparse.csr_array:
-    r"""Read the features a trained model needs, in its order.
-
-    Parameters
-    ----------
-    path : path-like
-        A table, as in `read_frame`; or an npz, dense or sparse.
-    feature_names : sequence of str
-        Columns the model was trained on.
-    kinds : sequence of {"numeric", "categorical"}, optional
-        Kind of each of them in training; default: all numeric.
-    ignore : iterable of str
-        Columns that may be there and are not used, such as labels, coordinates and groups.
-    ignore_unknown : bool
-        Pass over all other columns as well, instead of refusing them.
-    id_column : str, optional
-        Column that becomes the index of the returned frame.
-    encoding, decimal : str
-        See `read_frame`.
-
-    Returns
-    -------
-    DataFrame or csr_array
-        One column per feature; sparse for a sparse npz.
-
-    Raises
-    ------
-    DataError
-        Missing or unknown columns, or text where the model expects numbers.
-    """
-    source, kind = file_kind(path)
-    expected: Sequence[FeatureKind] = kinds if kinds is not None else ["numeric"] * len(feature_names)
-    if kind == ".npz":
-        table = read_npz(source)
-        order = column_order(table.feature_names, feature_names, ignore, ignore_unknown)
-        if isinstance(table.features, np.ndarray):
-            rows = None if id_column is None else pd.Index(table.rows(id_column), name=id_column)
-            return pd.DataFrame(table.features[:, order], columns=list(feature_names), index=rows)
-        return sparse.csr_array(table.features[:, order])
-    categorical = [name for name, expects in zip(feature_names, expected, strict=True) if expects == "categorical"]
-    text_columns = [*categorical, *([] if id_column is None else [id_column])]
-    frame = read_frame(source, encoding=encoding, decimal=decimal, text_columns=text_columns)
-    ids = None
-    if id_column is not None:
-        check_present([id_column], [str(column) for column in frame.columns])
-        ids = pd.Index(row_ids(frame, id_column), name=id_column)
-        ignore = {*ignore, id_column}
-    aligned = align_columns(frame, feature_names, ignore=ignore, ignore_unknown=ignore_unknown)
-    check_kinds(aligned, expected)
-    return aligned if ids is None else aligned.set_axis(ids, axis=0)
-
-
-def align_columns(
-    frame: pd.DataFrame,
-    feature_names: Sequence[str],
-    ignore: Iterable[str] = (),
-    ignore_unknown: bool = False,
-) -> pd.DataFrame:
-    """Select and order the columns of a frame by name.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Columns in any order.
-    feature_names : sequence of str
-        Columns wanted, in the order wanted.
-    ignore : iterable of str
-        Other columns that may be there.
-    ignore_unknown : bool
-        Pass over all other columns.
-
-    Returns
-    -------
-    DataFrame
-        Exactly `feature_names`.
-
-    Raises
-    ------
-    DataError
-        Naming the columns that are missing or unknown.
-    """
-    columns = [str(column) for column in frame.columns]
-    order = column_order(columns, feature_names, ignore, ignore_unknown)
-    return frame.iloc[:, order].set_axis(list(feature_names), axis=1)
-
-
-def check_kinds(frame: pd.DataFrame, kinds: Sequence[FeatureKind]) -> None:
-    """Refuse text in columns that were numbers in training.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Features in the order of training.
-    kinds : sequence of {"numeric", "categorical"}
-        Kind of each column in training; numbers in a categorical column are taken as level names.
-
-    Raises
-    ------
-    DataError
-        Naming column, rows and cells.
-    """
-    for expects, is_now, (name, column) in zip(kinds, feature_kinds(frame), frame.items(), strict=True):
-        if expects == "numeric" and is_now == "categorical":
-            numbers = pd.to_numeric(column.astype("str"), errors="coerce")
-            wrong = np.flatnonzero(numbers.isna().to_numpy() & column.notna().to_numpy())
-            cells = column.iloc[wrong].unique() if wrong.size else column.dropna().unique()
-            raise DataError(
-                f"column {str(name)!r} must hold numbers, as in training; got text {listed(cells)} "
-                f"(rows {listed(wrong)}). Correct these cells, or leave them empty for missing."
-            )
-
-
 def _npz_dataset(
     table: NpzTable,
     labels: str | Sequence[str] | None,
@@ -668,7 +497,7 @@ def _npz_dataset(
     names = table.names(2, "coord_names", "coordinate_names") or ("x", "y")
     return Dataset(
         features=table.features if len(kept) == len(table.feature_names) else table.features[:, kept],
-        labels=_label_values(label_frame[label_names], presence),
+        labels=label_values(label_frame[label_names], presence),
         feature_names=tuple(table.feature_names[i] for i in kept),
         label_names=tuple(label_names),
         coordinates=table.first("coords", "coordinates"),
@@ -680,18 +509,6 @@ def _npz_dataset(
 
 
 # --- columns and their roles -----------------------------------------------------------------------------
-
-
-def row_ids(frame: pd.DataFrame, id_column: str, first_row: int = 0) -> NDArray[np.object_]:
-    """Ids as text, so that 7 in one file and "7" in another are the same; rows are counted from ``first_row``."""
-    codes, levels = text_levels(frame[id_column])
-    missing = np.flatnonzero(codes < 0)
-    if missing.size:
-        raise DataError(
-            f"ids must be known for every row; got missing ones in column {id_column!r} "
-            f"(rows {listed(missing + first_row)}). Fill them in."
-        )
-    return np.array(levels, dtype=object)[codes]
 
 
 def _joined_labels(
@@ -750,69 +567,6 @@ def _joined_labels(
     return label_frame[chosen].iloc[right.get_indexer(left[rows])].reset_index(drop=True), rows, lost
 
 
-def label_table(columns: pd.DataFrame, presence: bool = False) -> NDArray[np.float32]:
-    """Return the labels of a table by the rules of training: 0, 1, or NaN for not observed.
-
-    Parameters
-    ----------
-    columns : DataFrame
-        A column a label.
-    presence : bool
-        Labels are counts; any above 0 is 1.
-
-    Raises
-    ------
-    DataError
-        Naming column, rows and cells that are something else.
-    """
-    return checked_labels(_label_values(columns, presence), [str(name) for name in columns])
-
-
-def _label_values(columns: pd.DataFrame, presence: bool) -> NDArray[np.float64]:
-    """Labels as numbers; that they are 0 or 1 is checked by the data set."""
-    dense = _sparse_accessor(columns).to_dense() if _is_sparse(columns) else columns
-    values = np.empty(dense.shape, dtype=np.float64)
-    for i, (name, column) in enumerate(dense.items()):
-        if is_numeric_dtype(column) or is_bool_dtype(column):
-            values[:, i] = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            values[:, i] = _numbers_of_text(str(name), column, presence)
-    if not presence:
-        return values
-    endless = np.isinf(values)
-    if endless.any():
-        first = int(np.flatnonzero(endless.any(axis=0))[0])
-        raise DataError(
-            f"counts must be finite; got infinity in column {str(dense.columns[first])!r} "
-            f"(rows {listed(np.flatnonzero(endless[:, first]))}). Correct these cells."
-        )
-    negative = values < 0
-    if negative.any():
-        first = int(np.flatnonzero(negative.any(axis=0))[0])
-        rows = np.flatnonzero(negative[:, first])
-        raise DataError(
-            f"counts must be 0 or more; got {values[rows[0], first]} in column {str(dense.columns[first])!r} "
-            f"(rows {listed(rows)}). Correct these cells."
-        )
-    return np.where(np.isnan(values), np.nan, values > 0)
-
-
-def _numbers_of_text(name: str, column: "pd.Series[Any]", presence: bool) -> NDArray[np.float64]:
-    codes, levels = text_levels(column)
-    words = WORDS if presence else {"true": 1.0, "false": 0.0}
-    numbers = np.array([words.get(level.strip().lower(), parsed(level)) for level in levels] + [np.nan])
-    wrong = np.flatnonzero(np.isnan(numbers[:-1]))
-    if wrong.size:
-        texts = [levels[i] for i in wrong]
-        counts = option("presence", True, " Counts with X for present? Pass {}.") if {"x", "X"} & set(texts) else ""
-        raise DataError(
-            f"labels must be 0 or 1; got text {listed(texts)} in column {name!r} "
-            f"(rows {listed(np.flatnonzero(np.isin(codes, wrong)))}). "
-            f"Recode it as 1 and 0, empty for not observed.{counts}"
-        )
-    return np.asarray(numbers[codes], dtype=np.float64)  # code -1, missing, takes the last: NaN
-
-
 def _coordinate_values(columns: pd.DataFrame) -> NDArray[np.float64]:
     text = [str(name) for name, kind in zip(columns, feature_kinds(columns), strict=True) if kind != "numeric"]
     if text:
@@ -820,13 +574,5 @@ def _coordinate_values(columns: pd.DataFrame) -> NDArray[np.float64]:
     return numeric_matrix(columns)
 
 
-def _sparse_accessor(frame: Any) -> Any:
-    return frame.sparse  # the published types of pandas do not know it
-
-
-def _is_sparse(columns: pd.DataFrame) -> bool:
-    return bool(len(columns.columns)) and all(isinstance(dtype, pd.SparseDtype) for dtype in columns.dtypes)
-
-
 def _sparse_features(features: pd.DataFrame) -> FeatureTable:
-    return sparse.csr_array(_sparse_accessor(features).to_coo()) if _is_sparse(features) else features
+    return sparse.csr_array(sparse_accessor(features).to_coo()) if is_sparse(features) else features

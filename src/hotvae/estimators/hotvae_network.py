@@ -115,8 +115,6 @@ class HotVAENetwork(NetworkClassifier):
     cost = "minutes; grows with rows, and with the square of the number of labels beyond a few hundred"
     citation = "Zhao et al. (2021), HOT-VAE: Learning High-Order Label Correlation for Multi-Label Classification, AAAI"
 
-    network_class = HotVAE
-
     encoder: str | nn.Module = "mlp"
     encoder_widths: tuple[int, ...] = NetConfig.encoder_widths
     encoder_dropout: float = NetConfig.encoder_dropout
@@ -175,7 +173,7 @@ class HotVAENetwork(NetworkClassifier):
         return self._config(LossWeights).by_term()
 
     def _build(self, n_features: int, n_labels: int, graph: Tensor | None, initial_logits: Tensor | None) -> nn.Module:
-        return self.network_class(
+        return HotVAE(
             n_features,
             n_labels,
             self._config(NetConfig),

@@ -15,7 +15,7 @@ from sklearn.base import TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from hotvae.config import LossWeights, NetConfig, picked, require_choice
+from hotvae.config import LossWeights, NetConfig, picked, require_choice, require_number
 from hotvae.errors import ConfigError
 from hotvae.estimators.base import STORABLE, LabelClassifier, plain_parameter
 from hotvae.estimators.per_label import limited_threads, unit_rows
@@ -60,6 +60,8 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
 
     training_defaults: ClassVar[Mapping[str, Any]] = {}
     """What differs from :class:`~hotvae.training.settings.Training`'s own defaults while ``training`` is None."""
+    loss_terms: ClassVar[tuple[str, ...]] = ("bce",)
+    """Terms of the network's loss; a parameter such as ``bce_weight`` weighs one, and without it the weight is 1."""
 
     # What a subclass says ---------------------------------------------------------------------------------
 
@@ -69,7 +71,8 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
 
     def _weights(self) -> Mapping[str, float]:
         """Return the weights of the loss terms of the network."""
-        return {"bce": 1.0}
+        names = {term: f"{term}_weight" for term in self.loss_terms}
+        return {term: require_number(name, getattr(self, name, 1.0)) for term, name in names.items()}
 
     def _label_graph(self, labels: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Return the label graph from training rows; None is the complete one."""

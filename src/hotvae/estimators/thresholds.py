@@ -12,19 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hotvae.errors import ConfigError, DataError, listed
-from hotvae.metrics.multilabel import (
-    METRICS,
-    THRESHOLDS,
-    BoolArray,
-    Empty,
-    FloatArray,
-    best_threshold_index,
-    check_labels,
-    check_probs,
-    example_f1,
-    find_metric,
-    threshold_curves,
-)
+from hotvae.metrics.checks import BoolArray, Empty, FloatArray, check_labels, check_probs
+from hotvae.metrics.curves import best_threshold_index, threshold_curves
+from hotvae.metrics.multilabel import METRICS, THRESHOLDS, example_f1, find_metric
 
 __all__ = [
     "PREDICTION_METRICS",
@@ -95,10 +85,8 @@ def tune_thresholds(
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
+    labels, probs
+        As in :func:`hotvae.metrics.label_auc`.
     metrics : sequence of str
         Measures of predictions.
     thresholds : array-like of shape (n_thresholds,)
@@ -130,25 +118,15 @@ def tune_label_thresholds(
     labels: npt.ArrayLike,
     probs: npt.ArrayLike,
     metric: Literal["f1", "accuracy"] = "f1",
-    *,
-    shrinkage: float = 0.0,
-    thresholds: npt.ArrayLike = THRESHOLDS,
 ) -> FloatArray:
-    r"""Choose one threshold per label; give it validation rows.
+    """Choose one threshold per label; give it validation rows.
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
+    labels, probs
+        As in :func:`hotvae.metrics.label_auc`.
     metric : {"f1", "accuracy"}
         What each label's threshold maximises: its F1 (and so maF1) or its share of cells predicted right.
-    shrinkage : float
-        How many positives of the pooled labels to add to each label's own: 0 trusts even a single
-        positive, large values give all labels the pooled threshold.
-    thresholds : array-like of shape (n_thresholds,)
-        The candidates, ascending.
 
     Returns
     -------
@@ -159,19 +137,11 @@ def tune_label_thresholds(
     Raises
     ------
     ConfigError
-        Unknown metric or negative shrinkage.
-
-    Notes
-    -----
-    With hits, predicted, true and observed cells :math:`c_l(t)` of a label, their sums :math:`c(t)` over
-    labels, :math:`P` positives in all and shrinkage :math:`s`, the measure is computed from
-    :math:`c_l(t) + s\, c(t) / P`.
+        Unknown metric.
     """
     if metric not in ("f1", "accuracy"):
         raise ConfigError(f"metric must be 'f1' or 'accuracy'; got {metric!r}.")
-    if not 0 <= shrinkage < np.inf:
-        raise ConfigError(f"shrinkage must be a number of at least 0; got {shrinkage}.")
-    curves = threshold_curves(labels, probs, thresholds)
+    curves = threshold_curves(labels, probs)
     # Hits, predicted, true and observed cells, each (threshold, label).
     counts = np.stack(
         np.broadcast_arrays(
@@ -179,7 +149,6 @@ def tune_label_thresholds(
         )
     )
     pooled = counts.sum(axis=2, keepdims=True)
-    n_positive = max(1, int(curves.label_positives.sum()))
 
     def best(hits: Any, predicted: Any, actual: Any, observed: Any) -> FloatArray:
         if metric == "f1":
@@ -189,8 +158,7 @@ def tune_label_thresholds(
         chosen: FloatArray = curves.thresholds[best_threshold_index(values, curves.thresholds)]
         return chosen
 
-    own = best(*(counts + shrinkage * pooled / n_positive))
-    return np.where(curves.label_positives > 0, own, best(*pooled))
+    return np.where(curves.label_positives > 0, best(*counts), best(*pooled))
 
 
 def _threshold_per_metric(
@@ -220,10 +188,8 @@ def evaluate(
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
+    labels, probs
+        As in :func:`hotvae.metrics.label_auc`.
     thresholds : float, array-like of shape (n_labels,), or mapping of measure to either
         What to predict by, e.g. the result of :func:`tune_thresholds` on validation rows.
     empty : {"drop", "one", "zero"}

@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from hotvae.errors import ConfigError, DataError, listed
-from hotvae.metrics.multilabel import check_labels, check_probs
+from hotvae.metrics.checks import check_labels, check_probs
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -31,6 +31,12 @@ MIN_ROWS = 20
 
 CLEAR_Z = 2.5
 """From this z-score on, a third label is taken to tell something about a label by itself."""
+
+MIN_Z = 3.0
+"""Smallest absolute z-score of an association that is listed."""
+
+CHANCE_REPORTS = 0.05
+"""How many associations, and contrasts of each kind, may be expected in a list where there is nothing to find."""
 
 MAX_LOG_ODDS = 8.0
 """Bound of fitted log odds ratios; beyond it two labels practically always, or never, occur together."""
@@ -134,9 +140,7 @@ class Association:
         return "; ".join(parts)
 
 
-def residual_associations(
-    labels: npt.ArrayLike, probs: npt.ArrayLike, weights: npt.ArrayLike | None = None
-) -> Associations:
+def residual_associations(labels: npt.ArrayLike, probs: npt.ArrayLike) -> Associations:
     r"""Correlate what the model left unexplained, for each pair of labels.
 
     Parameters
@@ -145,8 +149,6 @@ def residual_associations(
         0, 1, or NaN for a cell that was not observed; a pair uses the rows in which both are observed.
     probs : array-like of shape (n_samples, n_labels)
         Predicted probabilities, of rows the model was not trained on.
-    weights : array-like of shape (n_samples,), optional
-        Weight of each row, at least 0; a mask of booleans chooses rows.
 
     Returns
     -------
@@ -156,14 +158,14 @@ def residual_associations(
     Raises
     ------
     DataError
-        Tables or weights that do not fit.
+        Tables that do not fit.
 
     Notes
     -----
-    With residuals :math:`c` centred over the rows used and weights :math:`w`,
+    With residuals :math:`c` centred over the rows in which a label was observed,
 
-    .. math:: r_{ij} = \frac{\sum_n w_n c_{ni} c_{nj}}{\sqrt{\sum_n w_n c_{ni}^2 \sum_n w_n c_{nj}^2}}, \qquad
-              z_{ij} = \frac{\sum_n w_n c_{ni} c_{nj}}{\sqrt{\sum_n w_n^2 c_{ni}^2 c_{nj}^2}}.
+    .. math:: r_{ij} = \frac{\sum_n c_{ni} c_{nj}}{\sqrt{\sum_n c_{ni}^2 \sum_n c_{nj}^2}}, \qquad
+              z_{ij} = \frac{\sum_n c_{ni} c_{nj}}{\sqrt{\sum_n c_{ni}^2 c_{nj}^2}}.
 
     Centring takes out a model that is too high or too low everywhere. The standard error comes from the
     residuals themselves, so it stays honest when the probabilities are overconfident, and a few joint
@@ -177,7 +179,7 @@ def residual_associations(
     (-1.0, -10.0)
     """
     residuals, observed, _, _ = _residuals(labels, probs)
-    return _associations(residuals, observed, _row_weights(weights, len(residuals)))
+    return _associations(residuals, observed)
 
 
 def strongest_associations(
@@ -187,9 +189,6 @@ def strongest_associations(
     features: npt.ArrayLike | None = None,
     feature_names: Sequence[str] | None = None,
     n: int | None = 12,
-    min_z: float = 3.0,
-    *,
-    chance_reports: float = 0.05,
 ) -> list[Association]:
     """List the clearest associations, and where or with whom they change.
 
@@ -208,11 +207,6 @@ def strongest_associations(
         Names of the features.
     n : int or None
         Most pairs to return; None returns all that pass.
-    min_z : float
-        Smallest absolute z-score to report, in addition to the screen for chance.
-    chance_reports : float
-        How many pairs, and how many contrasts of each kind, may be expected in the list if there were nothing
-        to find; the screen is made stricter with the number of things tried (Bonferroni).
 
     Returns
     -------
@@ -224,10 +218,13 @@ def strongest_associations(
     DataError
         Tables or names that do not fit.
     ConfigError
-        ``n``, ``min_z`` or ``chance_reports`` out of range.
+        ``n`` out of range.
 
     Notes
     -----
+    A pair is listed from a z-score of :data:`MIN_Z` on, and of more where many were tried: if there were nothing to
+    find, the list would have :data:`CHANCE_REPORTS` pairs, and as many contrasts of each kind (Bonferroni).
+
     A contrast shows correlations but tests log odds ratios: a correlation also shrinks where a label becomes
     rare, a log odds ratio need not. The test compares the products of residuals with those expected under one
     log odds ratio everywhere (Plackett's distribution, predicted probabilities as margins). For a third
@@ -251,15 +248,11 @@ def strongest_associations(
     splits = _median_splits(features, feature_names, len(residuals))
     if n is not None and n < 1:
         raise ConfigError(f"n must be at least 1, or None for all; got {n}.")
-    if not min_z >= 0:
-        raise ConfigError(f"min_z must be at least 0; got {min_z}.")
-    if not 0 < chance_reports <= 1:
-        raise ConfigError(f"chance_reports must be above 0 and at most 1; got {chance_reports}.")
 
-    overall = _associations(residuals, observed, np.ones(len(residuals)))
-    ranked = _screened_pairs(residuals, observed, overall, splits, min_z, chance_reports)
-    feature_screen = _screen(min_z, len(ranked) * len(splits), chance_reports)
-    third_screen = _screen(min_z, len(ranked) * (len(names) - 2), chance_reports)
+    overall = _associations(residuals, observed)
+    ranked = _screened_pairs(residuals, observed, overall, splits)
+    feature_screen = _screen(len(ranked) * len(splits))
+    third_screen = _screen(len(ranked) * (len(names) - 2))
     found = []
     for i, j in ranked[:n]:
         model = _PairModel(table[:, i], table[:, j], residuals[:, i], residuals[:, j], observed[:, i] & observed[:, j])
@@ -291,23 +284,21 @@ def _residuals(labels: npt.ArrayLike, probs: npt.ArrayLike) -> tuple[FloatArray,
     return residuals, cells.observed, cells.positive, table
 
 
-def _associations(residuals: FloatArray, observed: BoolArray, weights: FloatArray) -> Associations:
+def _associations(residuals: FloatArray, observed: BoolArray) -> Associations:
     mask = observed.astype(np.float64)
-    heavy = mask * weights[:, None]
-    total = heavy.sum(axis=0)
     # One centre per label: its mean over the rows in which it is observed.
-    centre = (residuals * heavy).sum(axis=0) / np.where(total > 0, total, 1.0)
+    centre = residuals.sum(axis=0) / np.maximum(mask.sum(axis=0), 1.0)
     centred = (residuals - centre) * mask
     squares = centred**2
-    cross = (centred * weights[:, None]).T @ centred
-    error = np.sqrt((squares * weights[:, None] ** 2).T @ squares)
-    own = (squares * weights[:, None]).T @ mask  # (i, j): of label i, over rows in which j is observed, too
+    cross = centred.T @ centred
+    error = np.sqrt(squares.T @ squares)
+    own = squares.T @ mask  # (i, j): of label i, over rows in which j is observed, too
     np.fill_diagonal(cross, np.nan)
     usable = error > 0
     return Associations(
         correlation=np.divide(cross, np.sqrt(own * own.T), out=np.full_like(cross, np.nan), where=usable),
         z=np.divide(cross, error, out=np.full_like(cross, np.nan), where=usable),
-        n_rows=((mask * (weights > 0)[:, None]).T @ mask).astype(np.int64),
+        n_rows=(mask.T @ mask).astype(np.int64),
     )
 
 
@@ -316,22 +307,20 @@ def _screened_pairs(
     observed: BoolArray,
     overall: Associations,
     splits: Sequence[tuple[str, BoolArray, BoolArray]],
-    min_z: float,
-    chance_reports: float,
 ) -> list[tuple[int, int]]:
     """Pairs that pass over all rows, or on one side of some feature; clearest first."""
     n_pairs = len(residuals.T) * (len(residuals.T) - 1) // 2
     # Chance is shared between the two ways in.
-    share = chance_reports / 2 if splits else chance_reports
+    share = CHANCE_REPORTS / 2 if splits else CHANCE_REPORTS
 
     def passing(z: FloatArray, n_tried: int) -> FloatArray:
         size = np.abs(np.nan_to_num(z))
-        return np.where(size > _screen(min_z, n_tried, share), size, 0.0)
+        return np.where(size > _screen(n_tried, share), size, 0.0)
 
     strength = passing(overall.z, n_pairs)
     for _, high, known in splits:
         for side in (high, known & ~high):
-            z = _associations(residuals[side], observed[side], np.ones(int(side.sum()))).z
+            z = _associations(residuals[side], observed[side]).z
             strength = np.maximum(strength, passing(z, 2 * len(splits) * n_pairs))
     pairs = [(int(i), int(j)) for i, j in zip(*np.nonzero(np.triu(strength)), strict=True)]
     return sorted(pairs, key=lambda pair: (-strength[pair], pair))
@@ -451,22 +440,9 @@ def _clearest(
 # --- checks ----------------------------------------------------------------------------------------------
 
 
-def _screen(min_z: float, n_tried: int, chance_reports: float) -> float:
+def _screen(n_tried: int, chance_reports: float = CHANCE_REPORTS) -> float:
     """Smallest absolute z that passes when ``n_tried`` values were looked at."""
-    return max(min_z, float(norm.isf(chance_reports / 2 / n_tried))) if n_tried else min_z
-
-
-def _row_weights(weights: npt.ArrayLike | None, n_rows: int) -> FloatArray:
-    if weights is None:
-        return np.ones(n_rows)
-    values = np.asarray(weights, dtype=np.float64)
-    if values.shape != (n_rows,):
-        raise DataError(f"weights must have one value per row, shape ({n_rows},); got shape {values.shape}.")
-    wrong = ~(np.isfinite(values) & (values >= 0))
-    if wrong.any():
-        rows = np.flatnonzero(wrong)
-        raise DataError(f"weights must be finite and at least 0; got {values[rows[0]]} (rows {listed(rows)}).")
-    return values
+    return max(MIN_Z, float(norm.isf(chance_reports / 2 / n_tried))) if n_tried else MIN_Z
 
 
 def _checked_names(thing: str, names: Sequence[str], count: int) -> list[str]:

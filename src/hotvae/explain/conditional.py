@@ -121,11 +121,17 @@ def row_count(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
-def model_list(model: Models) -> list[ConditionalModel]:
-    """Return one model or several as a list, each of which can be given labels."""
-    models: list[Any] = list(model) if isinstance(model, list | tuple) else [model]
+def one_or_several(model: Any) -> list[Any]:
+    """Return one model or several as a list."""
+    models = list(model) if isinstance(model, list | tuple) else [model]
     if not models:
         raise ConfigError("model must be a fitted model or several; got none. Pass at least one.")
+    return models
+
+
+def model_list(model: Models) -> list[ConditionalModel]:
+    """Return one model or several as a list, each of which can be given labels."""
+    models = one_or_several(model)
     for each in models:
         if not answers_given(each):
             kind = type(each).__name__

@@ -27,10 +27,10 @@ from hotvae.config import require_count
 from hotvae.errors import ConfigError, DataError, listed
 from hotvae.estimators.law_rows import LawRows
 from hotvae.estimators.stacked import StackedClassifier
-from hotvae.explain.conditional import FloatArray, check_between, names_of, places_of, row_count, take_rows
-from hotvae.explain.groups import gradient_groups, group_masks, pick_rows
+from hotvae.explain.conditional import FloatArray, names_of, places_of, probs_alone, row_count, take_rows
+from hotvae.explain.groups import gradient_groups, rows_of_groups
 from hotvae.explain.interactions import association_frame
-from hotvae.explain.resampling import screened
+from hotvae.explain.resampling import check_screen, screened, shares_taken
 
 LawModels = StackedClassifier | Sequence[StackedClassifier]
 
@@ -59,18 +59,10 @@ def edges(
     ----------
     model : HotVAEClassifier or JointClassifier, or sequence of them
         Fitted, with a law; of several (say, of different seeds) the mean is taken.
-    X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
-        Rows, best such that no model was trained on.
-    labels : array-like of shape (n_samples, n_labels), optional
-        What was observed, NaN where nothing was; in the order of ``label_names_``. With it, chance is screened.
-    groups : array-like of names, or mapping of name to bool array, optional
-        As in :func:`~hotvae.explain.associations`.
     n_fits : int
         Laws that are learned anew on resampled training rows, for the intervals; with several models, theirs are the
         fits. 0, or a model from a file, resamples only the rows of X.
-    level : float
-        Coverage of the intervals.
-    false_share, n_shuffles, n_strata, max_rows, random_state
+    X, labels, groups, level, false_share, n_shuffles, n_strata, max_rows, random_state
         As in :func:`~hotvae.explain.associations`.
 
     Returns
@@ -93,28 +85,22 @@ def edges(
     is not in it. A pair is kept by the rules of :func:`~hotvae.explain.associations`.
     """
     models = _law_models(model)
-    check_between("level", level, 0, 1)
-    check_between("false_share", false_share, 0, 1)
+    check_screen(level, false_share, n_shuffles, n_strata)
     require_count("n_fits", n_fits, 0)
-    for name, count in (("n_shuffles", n_shuffles), ("n_strata", n_strata)):
-        require_count(name, count, 1)
     names = names_of(models)
-    masks = group_masks(groups, row_count(X))
-    picked = pick_rows(masks, max_rows, random_state)
-    used = np.unique(np.concatenate(list(picked.values())))
-    place = {name: np.searchsorted(used, rows) for name, rows in picked.items()}
-    own, fits = _fits(models, take_rows(X, used), n_fits, random_state)
+    chosen = rows_of_groups(groups, row_count(X), max_rows, random_state)
+    own, fits = _fits(models, take_rows(X, chosen.used), n_fits, random_state)
 
     n_labels = len(names)
-    shape = (len(masks), n_labels, n_labels)  # group, who speaks, who listens
+    shape = (len(chosen.masks), n_labels, n_labels)  # group, who speaks, who listens
     effect, spread, presence, absence = (np.full(shape, np.nan) for _ in range(4))
-    draws = _row_weights(place, max(len(fits), 200 if len(fits) < 2 else 0), random_state)
+    n_draws, random = len(fits) if len(fits) > 1 else 200, np.random.default_rng([random_state, _ROWS_SEED])
+    draws = {name: shares_taken(len(rows), n_draws, random) for name, rows in chosen.places.items()}
     for j in range(n_labels):
         sides = [rows.edges(j) for rows in own]
         present, absent = (np.mean([pair[side] for pair in sides], axis=0) for side in (0, 1))
         flips = np.stack([high - low for high, low in (rows.edges(j) for rows in fits)]) if len(fits) > 1 else None
-        for g, name in enumerate(masks):
-            inside = place[name]
+        for g, (name, inside) in enumerate(chosen.places.items()):
             presence[g, j], absence[g, j] = present[inside].mean(axis=0), absent[inside].mean(axis=0)
             effect[g, j] = presence[g, j] - absence[g, j]
             table = (present - absent)[None, inside] if flips is None else flips[:, inside]
@@ -122,17 +108,12 @@ def edges(
     half = norm.ppf(0.5 + level / 2) * spread
     lower, upper = effect - half, effect + half
 
-    z, threshold = np.full(shape, np.nan), np.full(len(masks), np.nan)
+    screen = None
     if labels is not None:
-        probs = np.mean([np.asarray(each.predict_proba(X), dtype=np.float64) for each in models], axis=0)
-        z, threshold = screened(labels, probs, masks, n_shuffles, n_strata, false_share, random_state)
-    kept = (lower > _ROUNDING) | (upper < -_ROUNDING)
-    if labels is not None:
-        kept &= (np.abs(z) >= threshold[:, None, None]) & (np.sign(z) == np.sign(effect))
-    counts = {name: len(rows) for name, rows in picked.items()}
-    return association_frame(
-        names, counts, effect, lower, upper, z, threshold, kept, presence=presence, absence=absence
-    )
+        probs = np.mean([probs_alone(each, X) for each in models], axis=0)
+        screen = screened(labels, probs, chosen.masks, n_shuffles, n_strata, false_share, random_state)
+    more = {"presence": presence, "absence": absence}
+    return association_frame(names, chosen.counts, effect, lower, upper, screen, _ROUNDING, **more)
 
 
 def sign_changes(
@@ -266,15 +247,6 @@ def _fits(models: Sequence[StackedClassifier], X: Any, n_fits: int, seed: int) -
         return own, own
     laws = models[0].resampled_laws(n_fits, seed)
     return own, [LawRows(law, own[0].logits, own[0].gates) for law in laws]
-
-
-def _row_weights(places: Mapping[str, npt.NDArray[np.intp]], n_draws: int, seed: int) -> dict[str, FloatArray]:
-    """How often each row of a group is taken in each resample, as shares."""
-    random = np.random.default_rng([seed, _ROWS_SEED])
-    return {
-        name: random.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=n_draws) / len(rows)
-        for name, rows in places.items()
-    }
 
 
 def _spread(flips: FloatArray, weights: FloatArray) -> FloatArray:

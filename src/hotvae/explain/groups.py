@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +113,29 @@ def group_masks(groups: Mapping[str, npt.ArrayLike] | npt.ArrayLike | None, n_ro
             "Use fewer groups, or more rows."
         )
     return masks
+
+
+class GroupRows(NamedTuple):
+    """Rows that are used of a table."""
+
+    masks: dict[str, BoolArray]  # all rows of each group
+    used: IntArray  # numbers of the rows that are used
+    places: dict[str, IntArray]  # where the rows of each group stand among them
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows are used of each group."""
+        return {name: len(places) for name, places in self.places.items()}
+
+
+def rows_of_groups(
+    groups: Mapping[str, npt.ArrayLike] | npt.ArrayLike | None, n_rows: int, max_rows: int | None, seed: int
+) -> GroupRows:
+    """Choose the rows that are used, of groups as :func:`group_masks` takes them."""
+    masks = group_masks(groups, n_rows)
+    picked = pick_rows(masks, max_rows, seed)
+    used = np.unique(np.concatenate(list(picked.values())))
+    return GroupRows(masks, used, {name: np.searchsorted(used, rows) for name, rows in picked.items()})
 
 
 def pick_rows(masks: Mapping[str, BoolArray], max_rows: int | None, seed: int) -> dict[str, IntArray]:

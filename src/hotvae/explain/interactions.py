@@ -17,7 +17,7 @@ sign in both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,11 @@ from hotvae.config import require_choice, require_count
 from hotvae.errors import DataError, listed
 from hotvae.explain.conditional import (
     SCALES,
-    BoolArray,
     FloatArray,
     Models,
     Scale,
     check_between,
+    flip_effects,
     model_list,
     names_of,
     places_of,
@@ -42,8 +42,8 @@ from hotvae.explain.conditional import (
     take_rows,
     two_sides,
 )
-from hotvae.explain.groups import group_masks, pick_rows
-from hotvae.explain.resampling import Resamples, screened
+from hotvae.explain.groups import rows_of_groups
+from hotvae.explain.resampling import Resamples, check_screen, screened
 
 # An interval this close to 0 is 0: the flip of a label that tells nothing leaves only rounding.
 _ROUNDING = 1e-9
@@ -138,44 +138,28 @@ def associations(
     (552, ['label_i', 'label_j', 'group'])
     """
     require_choice("scale", scale, SCALES)
-    check_between("level", level, 0, 1)
-    check_between("false_share", false_share, 0, 1)
-    for name, count, least in (
-        ("n_bootstrap", n_bootstrap, 20),
-        ("n_shuffles", n_shuffles, 1),
-        ("n_strata", n_strata, 1),
-    ):
-        require_count(name, count, least)
+    check_screen(level, false_share, n_shuffles, n_strata)
+    require_count("n_bootstrap", n_bootstrap, 20)
     models = model_list(model)
     names = names_of(models)
-    n_rows = row_count(X)
-    masks = group_masks(groups, n_rows)
-    picked = pick_rows(masks, max_rows, random_state)
-    used = np.unique(np.concatenate(list(picked.values())))
-    place = {name: np.searchsorted(used, rows) for name, rows in picked.items()}
-    resamples = Resamples.draw(place, len(models), n_bootstrap, level, random_state)
-    rows = take_rows(X, used)
+    chosen = rows_of_groups(groups, row_count(X), max_rows, random_state)
+    resamples = Resamples.draw(chosen.places, len(models), n_bootstrap, level, random_state)
+    rows = take_rows(X, chosen.used)
 
-    shape = (len(masks), len(names), len(names))  # group, flipped, listening
+    shape = (len(chosen.masks), len(names), len(names))  # group, flipped, listening
     effect, lower, upper = (np.full(shape, np.nan) for _ in range(3))
     for j in range(len(names)):
         sides = [two_sides(each, rows, j, len(names), scale) for each in models]
         flips = np.stack([high - low for low, high in sides])
         flips[:, :, j] = np.nan
-        for g, name in enumerate(masks):
+        for g, name in enumerate(chosen.masks):
             effect[g, j], lower[g, j], upper[g, j] = resamples.summarise(name, flips)
 
-    z, threshold = np.full(shape, np.nan), np.full(len(masks), np.nan)
+    screen = None
     if labels is not None:
         probs = np.mean([probs_alone(each, X) for each in models], axis=0)
-        z, threshold = screened(labels, probs, masks, n_shuffles, n_strata, false_share, random_state)
-    clear = (lower > _ROUNDING) | (upper < -_ROUNDING)
-    if labels is not None:
-        # NaN fails every comparison: a pair without residuals is not kept.
-        clear &= (np.abs(z) >= threshold[:, None, None]) & (np.sign(z) == np.sign(effect))
-    return association_frame(
-        names, {name: len(rows) for name, rows in picked.items()}, effect, lower, upper, z, threshold, clear
-    )
+        screen = screened(labels, probs, chosen.masks, n_shuffles, n_strata, false_share, random_state)
+    return association_frame(names, chosen.counts, effect, lower, upper, screen, _ROUNDING)
 
 
 def third_order(
@@ -240,17 +224,9 @@ def third_order(
     names = names_of(models)
     wanted = [tuple(places_of(pair, names)) for pair in pairs]
     others = list(range(len(names))) if thirds is None else places_of(thirds, names)
-    masks = group_masks(groups, row_count(X))
-    picked = pick_rows(masks, max_rows, random_state)
-    used = np.unique(np.concatenate(list(picked.values())))
-    resamples = Resamples.draw(
-        {name: np.searchsorted(used, rows) for name, rows in picked.items()},
-        len(models),
-        n_bootstrap,
-        level,
-        random_state,
-    )
-    rows = take_rows(X, used)
+    chosen = rows_of_groups(groups, row_count(X), max_rows, random_state)
+    resamples = Resamples.draw(chosen.places, len(models), n_bootstrap, level, random_state)
+    rows = take_rows(X, chosen.used)
 
     listeners: dict[tuple[int, int], list[int]] = {}
     for i, j in wanted:
@@ -267,7 +243,7 @@ def third_order(
         }
         absent = corner[1.0, 0.0] - corner[0.0, 0.0]
         present = corner[1.0, 1.0] - corner[0.0, 1.0]
-        for name, members in picked.items():
+        for name, n_members in chosen.counts.items():
             values = [resamples.summarise(name, table) for table in (absent, present, present - absent)]
             for column, i in enumerate(columns):
                 found.append(
@@ -276,7 +252,7 @@ def third_order(
                         "label_j": names[j],
                         "label_k": names[k],
                         "group": name,
-                        "n_rows": len(members),
+                        "n_rows": n_members,
                         "effect_k_absent": values[0][0][column],
                         "effect_k_present": values[1][0][column],
                         "effect": values[2][0][column],
@@ -345,8 +321,7 @@ def association_map(
         by_actor.setdefault(j, []).append(i)
     parts = []
     for j, heard in by_actor.items():
-        sides = [two_sides(each, X, j, len(names), scale) for each in models]
-        effects = np.mean([high - low for low, high in sides], axis=0)
+        effects = np.mean([flip_effects(each, X, names[j], scale=scale) for each in models], axis=0)
         parts += [
             pd.DataFrame(
                 {
@@ -471,33 +446,27 @@ def pair_table(table: pd.DataFrame) -> pd.DataFrame:
     return result.iloc[np.lexsort((-np.abs(mean), both // len(names) ** 2))].reset_index(drop=True)
 
 
-def listed_pairs(table: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """Go through the unordered pairs of labels that a table of associations keeps in at least one group.
-
-    Examples
-    --------
-    >>> rows = [("b", "a", "all", 0.5, True), ("a", "b", "all", 0.1, True), ("a", "c", "all", 0.1, False)]
-    >>> list(listed_pairs(pd.DataFrame(rows, columns=["label_i", "label_j", "group", "effect", "kept"])))
-    [('a', 'b')]
-    """
-    kept = pair_table(table)
-    kept = kept[kept["kept"]]
-    yield from dict.fromkeys((str(a), str(b)) for a, b in zip(kept["label_a"], kept["label_b"], strict=True))
-
-
 def association_frame(
     names: Sequence[str],
     n_rows: Mapping[str, int],
     effect: FloatArray,
     lower: FloatArray,
     upper: FloatArray,
-    z: FloatArray,
-    threshold: FloatArray,
-    kept: BoolArray,
+    screen: tuple[FloatArray, FloatArray] | None,
+    rounding: float,
     **more: FloatArray,
 ) -> pd.DataFrame:
-    """Make the table of what was found, a row for every ordered pair and group, from arrays (group, who, on whom)."""
+    """Make the table of what was found, a row for every ordered pair and group, from arrays (group, who, on whom).
+
+    A pair is kept when its interval excludes 0, by more than ``rounding``, and it passes the screen, if there is one
+    (:func:`~hotvae.explain.resampling.screened`), with the same sign.
+    """
     n_labels, n_groups = len(names), len(n_rows)
+    kept = (lower > rounding) | (upper < -rounding)
+    z, threshold = (np.full_like(effect, np.nan), np.full(n_groups, np.nan)) if screen is None else screen
+    if screen is not None:
+        # NaN fails every comparison: a pair without residuals is not kept.
+        kept &= (np.abs(z) >= threshold[:, None, None]) & (np.sign(z) == np.sign(effect))
     flipped, listening = np.nonzero(~np.eye(n_labels, dtype=bool))
     n_pairs = len(flipped)
 

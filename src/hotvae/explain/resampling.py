@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from hotvae.config import require_count
 from hotvae.explain.associations import residual_associations
-from hotvae.explain.conditional import BoolArray, FloatArray, IntArray
-from hotvae.metrics.multilabel import check_labels, check_probs
+from hotvae.explain.conditional import BoolArray, FloatArray, IntArray, check_between
+from hotvae.metrics.checks import check_labels, check_probs
 
 _BOOTSTRAP_SEED, _SHUFFLE_SEED = 1, 2
 
@@ -48,6 +48,14 @@ def shuffle_within_strata(
     table = np.where(cells.observed, cells.positive.astype(np.float64), np.nan)
     strata = _strata(check_probs(probs, table.shape), cells.observed, n_strata)
     return _shuffled(table, strata, np.random.default_rng(random_state))
+
+
+def check_screen(level: float, false_share: float, n_shuffles: int, n_strata: int) -> None:
+    """Refuse a coverage of intervals, or settings of :func:`screened`, out of range."""
+    check_between("level", level, 0, 1)
+    check_between("false_share", false_share, 0, 1)
+    require_count("n_shuffles", n_shuffles, 1)
+    require_count("n_strata", n_strata, 1)
 
 
 def screened(
@@ -105,6 +113,12 @@ def chance_threshold(found: npt.ArrayLike, null: npt.ArrayLike, false_share: flo
     return float(sizes[passing].min()) if passing.any() else float("inf")
 
 
+def shares_taken(n: int, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    """How often each of n things is taken in each of some resamples, as shares, (n_draws, n)."""
+    shares: FloatArray = rng.multinomial(n, np.full(n, 1 / n), size=n_draws) / n
+    return shares
+
+
 @dataclass(frozen=True, eq=False)
 class Resamples:
     """Bootstrap weights of the rows of each group and of the models."""
@@ -118,12 +132,8 @@ class Resamples:
     def draw(cls, places: Mapping[str, IntArray], n_models: int, n_draws: int, level: float, seed: int) -> Resamples:
         """Draw the weights: how often each row of a group, and each model, is taken."""
         rng = np.random.default_rng([seed, _BOOTSTRAP_SEED])
-        row_weights = {
-            name: rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=n_draws) / len(rows)
-            for name, rows in places.items()
-        }
-        model_weights = rng.multinomial(n_models, np.full(n_models, 1 / n_models), size=n_draws) / n_models
-        return cls(places, row_weights, model_weights, (1 - level) / 2)
+        row_weights = {name: shares_taken(len(rows), n_draws, rng) for name, rows in places.items()}
+        return cls(places, row_weights, shares_taken(n_models, n_draws, rng), (1 - level) / 2)
 
     def summarise(self, group: str, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Mean and interval, (column,) each, of values of shape (model, row, column)."""

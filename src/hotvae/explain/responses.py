@@ -25,11 +25,9 @@ from scipy.spatial.distance import squareform
 
 from hotvae.config import require_count
 from hotvae.errors import ConfigError, DataError, listed
-from hotvae.explain.conditional import answers_given
-from hotvae.metrics.multilabel import LabelCells, check_labels
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.intp]
+from hotvae.explain.conditional import FloatArray, IntArray, answers_given, one_or_several
+from hotvae.explain.resampling import shares_taken
+from hotvae.metrics.checks import LabelCells, check_labels
 
 ALL_LABELS = "all labels"
 """Stands for the mean over all labels in the ``label`` column of tables."""
@@ -115,8 +113,7 @@ def response_curves(
     rng = np.random.default_rng(random_state)
     rows = _thin(len(frame), max_rows, rng)
     base = frame.iloc[rows]
-    weights = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=n_bootstrap) / len(rows)
-    votes = rng.multinomial(len(models), np.full(len(models), 1 / len(models)), size=n_bootstrap) / len(models)
+    weights, votes = (shares_taken(n, n_bootstrap, rng) for n in (len(rows), len(models)))
     parts = []
     for name in names:
         for value in _grid(frame[name], n_points):
@@ -445,14 +442,8 @@ def _given_halves(
 
 def _prepare(model: Any, X: Any) -> tuple[list[Any], pd.DataFrame, Any]:
     """Models, the rows as a frame, and how a frame is turned into what was given."""
-    models = list(model) if isinstance(model, list | tuple) else [model]
-    if not models:
-        raise ConfigError("model must be a fitted model or several; got none. Pass at least one.")
-    return (
-        models,
-        _as_frame(X),
-        (lambda frame: frame) if isinstance(X, pd.DataFrame) else (lambda frame: frame.to_numpy()),
-    )
+    as_given = (lambda frame: frame) if isinstance(X, pd.DataFrame) else (lambda frame: frame.to_numpy())
+    return one_or_several(model), _as_frame(X), as_given
 
 
 def _as_frame(X: Any) -> pd.DataFrame:

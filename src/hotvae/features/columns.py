@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from pandas.api.types import infer_dtype, is_datetime64_any_dtype, is_object_dtype
 from scipy import sparse
 
+from hotvae.data.aligned import align_columns, check_kinds
 from hotvae.data.columns import check_text_cells
 from hotvae.data.dataset import (
     FeatureKind,
@@ -26,7 +27,6 @@ from hotvae.data.dataset import (
     text_levels,
 )
 from hotvae.data.places import check_degrees, degree_columns
-from hotvae.data.tables import align_columns, check_kinds
 from hotvae.errors import ConfigError, DataError, ModelError, listed
 from hotvae.features.transformer import RowTransformer
 

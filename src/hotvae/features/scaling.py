@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.special import ndtri
 
 from hotvae.config import require_choice, require_count, require_flag
+from hotvae.data.aligned import align_columns, check_kinds
 from hotvae.data.dataset import (
     FeatureKind,
     FeatureTable,
@@ -21,7 +22,6 @@ from hotvae.data.dataset import (
     text_levels,
 )
 from hotvae.data.places import check_degrees
-from hotvae.data.tables import align_columns, check_kinds
 from hotvae.errors import ConfigError, DataError, ModelError, hushed, listed, warn_of_data
 from hotvae.features.landmarks import Landmarks
 from hotvae.features.spatial import SpatialUnits

@@ -11,8 +11,8 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from hotvae.config import require_count
+from hotvae.data.aligned import align_columns
 from hotvae.data.dataset import FeatureKind, as_feature_table, feature_kinds, numeric_matrix
-from hotvae.data.tables import align_columns
 from hotvae.errors import ConfigError, DataError, DataWarning, ModelError, listed
 from hotvae.features.transformer import RowTransformer
 

@@ -8,7 +8,7 @@ import json
 import platform
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -158,17 +158,9 @@ def run_demo(
     gaps = {name: paired_log_loss(truth, probs[HOT_VAE], probs[name]) for name in models if name != HOT_VAE}
     result = DemoResult(out, seed, table, gaps, files)
     write_table(_seen(files), out / "seen.csv")
-    packages = ("hotvae", "torch", "numpy", "scikit-learn")
-    notes = {
-        "seed": seed,
-        "command": shlex.join(["hotvae", "demo", "--seed", str(seed), "--out", out.name]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
-        "data": {name: getattr(describe(BIRDS), name) for name in ("name", "source", "licence", "citation")},
-        "rows": {"train": len(learn[1]), "validation": len(choose[1]), "test": len(test[1])},
-        "table": table,
-        "log_loss_gaps": {rival: {"gap": gap, "half_width_95": half} for rival, (gap, half) in gaps.items()},
-    }
+    n_rows = {"train": len(learn[1]), "validation": len(choose[1]), "test": len(test[1])}
+    notes = demo_notes(["--seed", str(seed), "--out", out.name], seed, n_rows, table, gaps)
+    notes["data"] = {name: getattr(describe(BIRDS), name) for name in ("name", "source", "licence", "citation")}
     write_text(out / "results.json", json.dumps(json_ready(notes), indent=1, ensure_ascii=False) + "\n")
     tell("the explorer: the map of all routes, which answers what it is told")
     every = pd.concat([pd.read_csv(path) for path in (files.train, files.validation, files.test)])
@@ -206,6 +198,26 @@ def _seen(files: ExportedSet) -> pd.DataFrame:
     rows = pd.read_csv(files.test, nrows=20)
     species = rows.loc[:, slice(*files.labels.split(":"))].columns
     return rows[[files.id_column, *species[::2]]]
+
+
+def demo_notes(
+    words: Sequence[str],
+    seed: int,
+    n_rows: Mapping[str, int],
+    table: Sequence[Mapping[str, Any]],
+    gaps: Mapping[str, tuple[float, float]],
+) -> dict[str, Any]:
+    """Note what a demonstration found, and what it takes to find it again."""
+    packages = ("hotvae", "torch", "numpy", "scikit-learn")
+    return {
+        "seed": seed,
+        "command": shlex.join(["hotvae", "demo", *words]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
+        "rows": dict(n_rows),
+        "table": list(table),
+        "log_loss_gaps": {rival: {"gap": gap, "half_width_95": half} for rival, (gap, half) in gaps.items()},
+    }
 
 
 def comparison(gaps: dict[str, tuple[float, float]]) -> list[str]:

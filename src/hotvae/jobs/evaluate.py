@@ -23,7 +23,8 @@ from hotvae.estimators.registry import load_model
 from hotvae.jobs.predict import check_out, predict_rows, sample_rows
 from hotvae.jobs.table_needs import TableNeeds, check_unique_ids, model_card
 from hotvae.jobs.train import evaluate_model, label_report
-from hotvae.metrics.ecology import DIALECTS, MEASURES, EcologyScores, all_measures, site_pairs
+from hotvae.metrics.dialects import DIALECTS
+from hotvae.metrics.ecology import MEASURES, EcologyScores, all_measures, site_pairs
 
 # Cells of a block of draws, as in the draws of models.
 _CELLS_PER_BLOCK = 1 << 23

@@ -15,7 +15,8 @@ from hotvae.data.tables import read_table
 from hotvae.errors import ConfigError
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.registry import load_model
-from hotvae.jobs.page_content import PageRows, gather_content
+from hotvae.jobs.page_content import gather_content
+from hotvae.jobs.page_rows import PageRows
 from hotvae.jobs.table_needs import TableNeeds, model_card
 from hotvae.report import write_page
 

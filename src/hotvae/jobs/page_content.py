@@ -7,10 +7,8 @@ only the clearest associations are drawn.
 
 from __future__ import annotations
 
-import base64
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -20,47 +18,25 @@ import numpy.typing as npt
 import pandas as pd
 
 from hotvae.checkpoint import json_ready
+from hotvae.data.places import degree_columns
 from hotvae.errors import DataError, listed
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.thresholds import evaluate
-from hotvae.explain import (
-    answers_given,
-    associations,
-    correlated_groups,
-    deviance_partition,
-    gradient_groups,
-    pair_table,
-    permutation_importance,
-    response_curves,
-    third_order,
-)
-from hotvae.explain.conditional import take_rows
-from hotvae.explain.groups import ALL_ROWS
+from hotvae.explain import correlated_groups, deviance_partition, permutation_importance, response_curves
+from hotvae.explain.conditional import FloatArray, take_rows
 from hotvae.explain.responses import ALL_LABELS
-from hotvae.jobs.predict import predict_rows, sample_rows
+from hotvae.jobs.page_network import gradients_of, network_content
+from hotvae.jobs.page_rows import AskedModel, PageRows, digits_of, packed, rounded
+from hotvae.jobs.predict import sample_rows
 from hotvae.jobs.table_needs import TableNeeds, model_card
 from hotvae.jobs.train import label_report
 from hotvae.metrics import METRICS, reliability_curve
-from hotvae.report.coastline import degree_columns, land_rings
-from hotvae.report.layout import network_layout
+from hotvae.report.coastline import land_rings
 from hotvae.report.page import ExplainContent
 from hotvae.report.plots import history_title
 
-FloatArray = npt.NDArray[np.float64]
-
-MOST_EDGES = 200
-"""Associations that are drawn; more make a ball of wool."""
-
-FALSE_SHARE = 0.02
-"""Chance findings among the kept pairs of a group; small, as a pair has many groups to be kept in."""
-
-FOLLOWED_Z = 2.0
-"""A pair that is clear over all rows is clear in a group where its residual z-score has this size and its sign."""
-
-MOST_GRADIENTS = 4
 MOST_MAP_CELLS = 240_000
 MOST_CURVE_POINTS = 30_000
-N_GROUPS = 5
 
 _MEANINGS = {
     "example_f1": "agreement of predicted and observed label sets, row by row (F1)",
@@ -80,53 +56,6 @@ _MEANINGS = {
 }
 
 _CURVES = {"validation_given_log_loss": "validation log loss, half of the labels given"}
-_NOT_CONDITIONAL = (
-    "This kind of model predicts every label from the features alone. It cannot be given labels, so it says nothing "
-    "about which labels go together. HOT-VAE, the probit JSDM, MPVAE and classifier chains can: train one "
-    "of them (hotvae models lists them) and explain it."
-)
-
-
-@dataclass(frozen=True, eq=False)
-class PageRows:
-    """The rows a page is made from.
-
-    Attributes
-    ----------
-    features : DataFrame, csr_array or ndarray
-        As the model takes them.
-    labels : ndarray of shape (n_samples, n_labels)
-        What was observed, NaN where nothing was, in the model's order.
-    coordinates : ndarray of shape (n_samples, 2) or None
-        Where the rows are.
-    coordinate_names : tuple of str
-        Names of the two columns.
-    source : str
-        Name of the table.
-    """
-
-    features: Any
-    labels: npt.NDArray[Any]
-    coordinates: FloatArray | None = None
-    coordinate_names: tuple[str, ...] = ()
-    source: str = "a table in memory"
-
-    def take(self, rows: npt.NDArray[np.intp]) -> PageRows:
-        """Return some of the rows."""
-        places = None if self.coordinates is None else self.coordinates[rows]
-        return PageRows(take_rows(self.features, rows), self.labels[rows], places, self.coordinate_names, self.source)
-
-
-class _Asked:
-    """A model that takes frames even if it was trained on arrays: by then names have done their work."""
-
-    def __init__(self, model: LabelClassifier) -> None:
-        self.model = model
-        self.label_names_ = model.label_names_
-        self.conditional = answers_given(model)
-
-    def predict_proba(self, X: Any, given: Any = None) -> npt.NDArray[Any]:
-        return predict_rows(self.model, X, given)
 
 
 def gather_content(
@@ -181,7 +110,7 @@ def gather_content(
         rows = rows.take(np.sort(rng.choice(n_given, max_rows, replace=False)))
     names = [str(name) for name in model.label_names_]
     tell("predicting")
-    asked = _Asked(model)
+    asked = AskedModel(model)
     probs = np.asarray(asked.predict_proba(rows.features), dtype=np.float64)
     content = ExplainContent(title or f"{model.title}: {rows.source}", command=command)
     content.card = _data_card(model, rows, n_given)
@@ -199,8 +128,8 @@ def gather_content(
     ranked = [] if frame is None else _ranked_features(frame, importance)
     tell("which labels go together")
     leading = [gradient] if gradient else []
-    gradients = _gradients(rows, frame, [*leading, *(group[0] for group in ranked if group[0] != gradient)])
-    network = _network(asked, rows, gradients, n_rows, random_state)
+    gradients = gradients_of(rows, frame, [*leading, *(group[0] for group in ranked if group[0] != gradient)])
+    network = network_content(asked, rows, gradients, n_rows, random_state)
     tell("whose part is whose")
     partition = _partition(asked, rows, frame, random_state)
     tell("response curves")
@@ -347,16 +276,16 @@ def _label_rows(
     columns: list[tuple[str, str, Sequence[Any]]] = [
         ("label", "", names),
         ("present", "rows in which it was found", report["n_present"].tolist()),
-        ("rate", "share of observed rows in which it was found", _rounded(rate, 3)),
-        ("predicted", "mean predicted probability", _rounded(report["mean_probability"], 3)),
-        ("AUC", "chance that a presence is ranked above an absence", _rounded(report["auc"], 3)),
-        ("F1", "at the tuned threshold", _rounded(report["f1"], 3)),
-        ("explained", "share of the deviance that the features explain", _rounded(explained, 3)),
+        ("rate", "share of observed rows in which it was found", rounded(rate, 3)),
+        ("predicted", "mean predicted probability", rounded(report["mean_probability"], 3)),
+        ("AUC", "chance that a presence is ranked above an absence", rounded(report["auc"], 3)),
+        ("F1", "at the tuned threshold", rounded(report["f1"], 3)),
+        ("explained", "share of the deviance that the features explain", rounded(explained, 3)),
     ]
     if partition is not None and (partition["part"] == "other labels").any():
         own = partition[partition["part"] == "other labels"].set_index("label")["share"]
         help_text = "share of the deviance that half of the other labels explain beyond the features"
-        columns.append(("by others", help_text, _rounded(own.loc[names], 3)))
+        columns.append(("by others", help_text, rounded(own.loc[names], 3)))
     if importance is not None:
         best = importance[importance["label"] != ALL_LABELS]
         best = best.loc[best.groupby("label")["importance"].idxmax()].set_index("label")
@@ -385,8 +314,8 @@ def _history(model: LabelClassifier) -> dict[str, Any] | None:
         series.append(
             {
                 "title": _CURVES.get(name) or history_title(name),
-                "values": [_digits(record.get(name)) for record in records],
-                "best": None if best is None else _digits(best.get(name)),
+                "values": [digits_of(record.get(name)) for record in records],
+                "best": None if best is None else digits_of(best.get(name)),
             }
         )
     return {"epochs": [record["epoch"] for record in records], "best": history.best_epoch, "series": series}
@@ -395,8 +324,8 @@ def _history(model: LabelClassifier) -> dict[str, Any] | None:
 def _reliability(labels: npt.NDArray[Any], probs: FloatArray) -> dict[str, Any]:
     curve = reliability_curve(labels, probs)
     return {
-        "predicted": _rounded(curve.mean_predicted, 4),
-        "observed": _rounded(curve.observed_rate, 4),
+        "predicted": rounded(curve.mean_predicted, 4),
+        "observed": rounded(curve.observed_rate, 4),
         "count": [int(count) for count in curve.count],
     }
 
@@ -404,7 +333,7 @@ def _reliability(labels: npt.NDArray[Any], probs: FloatArray) -> dict[str, Any]:
 # --- features --------------------------------------------------------------------------------------------
 
 
-def _importance(model: _Asked, frame: pd.DataFrame, labels: npt.NDArray[Any], seed: int) -> pd.DataFrame | None:
+def _importance(model: AskedModel, frame: pd.DataFrame, labels: npt.NDArray[Any], seed: int) -> pd.DataFrame | None:
     try:
         groups = correlated_groups(frame, threshold=0.9)
         return permutation_importance(model, frame, labels, groups=groups, n_repeats=3, max_rows=500, random_state=seed)
@@ -429,14 +358,14 @@ def _packed_importance(importance: pd.DataFrame | None, names: Sequence[str]) ->
     overall = table[table["label"] == ALL_LABELS].set_index("group").loc[groups]
     return {
         "groups": groups,
-        "overall": _rounded(overall["importance"], 5),
-        "lower": _rounded(overall["lower"], 5),
-        "upper": _rounded(overall["upper"], 5),
-        "labels": [_rounded(wide[name], 4) for name in names],
+        "overall": rounded(overall["importance"], 5),
+        "lower": rounded(overall["lower"], 5),
+        "upper": rounded(overall["upper"], 5),
+        "labels": [rounded(wide[name], 4) for name in names],
     }
 
 
-def _curves(model: _Asked, frame: pd.DataFrame, ranked: list[list[str]], seed: int) -> dict[str, Any] | None:
+def _curves(model: AskedModel, frame: pd.DataFrame, ranked: list[list[str]], seed: int) -> dict[str, Any] | None:
     n_labels = len(model.label_names_)
     order = [name for group in ranked for name in group if frame[name].notna().any()]
     n_points = 15 if n_labels <= 100 else 10
@@ -453,19 +382,19 @@ def _curves(model: _Asked, frame: pd.DataFrame, ranked: list[list[str]], seed: i
         features.append(
             {
                 "name": name,
-                "values": [_digits(value) for value in values] if is_number else [str(value) for value in values],
+                "values": [digits_of(value) for value in values] if is_number else [str(value) for value in values],
                 "numeric": is_number,
-                "marks": _rounded(np.nanquantile(frame[name].astype(float), np.linspace(0, 1, 21)), None)
+                "marks": rounded(np.nanquantile(frame[name].astype(float), np.linspace(0, 1, 21)), None)
                 if is_number
                 else [],
                 # label, kind (probability, lower, upper), point
-                "points": _packed(cube.transpose(1, 2, 0) * 65535, np.uint16),
+                "points": packed(cube.transpose(1, 2, 0) * 65535, np.uint16),
             }
         )
     return {"features": features, "left_out": max(0, len(order) - len(shown))}
 
 
-def _partition(model: _Asked, rows: PageRows, frame: pd.DataFrame | None, seed: int) -> pd.DataFrame | None:
+def _partition(model: AskedModel, rows: PageRows, frame: pd.DataFrame | None, seed: int) -> pd.DataFrame | None:
     if frame is None or not (~np.isnan(rows.labels)).any():
         return None
     space = [name for name in rows.coordinate_names if name in frame]
@@ -482,167 +411,9 @@ def _packed_partition(partition: pd.DataFrame | None, names: Sequence[str]) -> d
     wide = partition.pivot(index="label", columns="part", values="share")[parts]
     return {
         "parts": parts,
-        "overall": _rounded(wide.loc[ALL_LABELS], 4),
-        "labels": [_rounded(row, 3) for row in wide.loc[list(names)].to_numpy()],
+        "overall": rounded(wide.loc[ALL_LABELS], 4),
+        "labels": [rounded(row, 3) for row in wide.loc[list(names)].to_numpy()],
     }
-
-
-# --- network ---------------------------------------------------------------------------------------------
-
-
-def _network(
-    model: _Asked,
-    rows: PageRows,
-    gradients: Mapping[str, pd.Series[Any]],
-    n_rows: int | None,
-    seed: int,
-) -> dict[str, Any]:
-    names = [str(name) for name in model.label_names_]
-    if not model.conditional:
-        return {"reason": _NOT_CONDITIONAL}
-    if len(names) < 2:
-        return {"reason": "There is only one label, so there is nothing for it to go with."}
-    asked = n_rows or int(np.clip(30_000 // len(names), 60, 400))
-    masks: dict[str, npt.NDArray[np.bool_]] = {ALL_ROWS: np.ones(len(rows.labels), dtype=bool)}
-    described = []
-    for name, groups in gradients.items():
-        titles = [str(title) for title in groups.cat.categories]
-        described.append({"feature": name, "groups": [title.removeprefix(name).strip() for title in titles]})
-        masks |= {f"{name}\n{title}": (groups == title).to_numpy() for title in titles}
-    table = associations(
-        model,
-        rows.features,
-        rows.labels,
-        groups=masks,
-        max_rows=asked,
-        n_bootstrap=100,
-        false_share=FALSE_SHARE,
-        # All pairs are counted together: of many labels few shuffles are enough.
-        n_shuffles=int(np.clip(600_000 // len(names) ** 2, 5, 20)),
-        random_state=seed,
-    )
-    pairs = pair_table(table)
-    code = pairs["label_a"].cat.codes.to_numpy(dtype=np.int64) * len(names) + pairs["label_b"].cat.codes.to_numpy()
-    pairs["kept"] |= np.isin(code, code[pairs["kept"] & (pairs["group"] == ALL_ROWS)]) & _is_followed(pairs)
-    kept = pairs["kept"].to_numpy()
-    size = pairs["effect"].abs()[kept].groupby(code[kept]).max().sort_values(ascending=False)
-    picked = size.index[:MOST_EDGES].to_numpy()
-    edges = [list(divmod(int(number), len(names))) for number in picked]
-    chosen = [(names[a], names[b]) for a, b in edges]
-    shown = np.isin(code, picked)
-    effects = pairs[shown].assign(pair=code[shown]).pivot(index="pair", columns="group").loc[picked]
-    order = list(masks)
-
-    def column(what: str, digits: int) -> list[list[float]]:
-        if not chosen:
-            return []
-        return [_rounded(row, digits) for row in effects[what][order].to_numpy(dtype=np.float64)]
-
-    counts = table.groupby("group", observed=True)["n_rows"].first()
-    thirds = _thirds(model, rows, chosen[:12], names, seed)
-    overall = pairs[(pairs["group"].astype(str) == ALL_ROWS) & pairs["kept"]]
-    return {
-        "n_rows": int(counts[ALL_ROWS]),
-        "n_pairs": len(size),
-        "n_tried": len(names) * (len(names) - 1) // 2,
-        "edges": edges,
-        "effects": column("effect", 3),
-        "on_a": [row[0] for row in column("effect_on_a", 3)],
-        "on_b": [row[0] for row in column("effect_on_b", 3)],
-        "kept": [[int(value) for value in row] for row in column("kept", 0)],
-        "gradients": described,
-        "nodes": _layout(edges, [row[0] for row in column("effect", 3)], seed),
-        "thirds": thirds,
-        "partners": _partners(overall, names),
-    }
-
-
-def _is_followed(pairs: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Whether the residuals of a group bear out the effect, for pairs whose existence was screened over all rows.
-
-    A fifth of the rows would have to find each pair anew among thousands; to follow one that is known is easier.
-    """
-    agree = pairs["residual_z"] * np.sign(pairs["effect"]) >= FOLLOWED_Z
-    followed: npt.NDArray[np.bool_] = (agree & (pairs["effect_on_a"] * pairs["effect_on_b"] > 0)).to_numpy(dtype=bool)
-    return followed
-
-
-def _gradients(rows: PageRows, frame: pd.DataFrame | None, features: Sequence[str]) -> dict[str, pd.Series[Any]]:
-    """Group rows along the first features that divide them, then along coordinates."""
-    found: dict[str, pd.Series[Any]] = {}
-    for name in features:
-        if frame is not None and len(found) < MOST_GRADIENTS and pd.api.types.is_numeric_dtype(frame[name]):
-            found |= _usable(name, frame[name])
-    if rows.coordinates is not None:
-        for name, values in zip(rows.coordinate_names, rows.coordinates.T, strict=False):
-            if name not in found:
-                found |= _usable(name, values)
-    return found
-
-
-def _usable(name: str, values: Any) -> dict[str, pd.Series[Any]]:
-    try:
-        groups = gradient_groups(values, N_GROUPS, name=name)
-    except DataError:
-        return {}
-    return {name: groups} if groups.value_counts().min() >= 10 else {}
-
-
-def _thirds(
-    model: _Asked, rows: PageRows, pairs: Sequence[tuple[str, str]], names: Sequence[str], seed: int
-) -> list[list[Any]]:
-    """Third labels with which a pair clearly changes, tried among the closest relations of the pair."""
-    near: dict[str, list[str]] = {}
-    for a, b in pairs:
-        near.setdefault(a, []).append(b)
-        near.setdefault(b, []).append(a)
-    found = []
-    for a, b in pairs:
-        others = [name for name in dict.fromkeys([*near[a], *near[b]]) if name not in (a, b)][:4]
-        if others:
-            found.append(
-                third_order(
-                    model, rows.features, [(a, b)], thirds=others, scale="probability", max_rows=60, random_state=seed
-                )
-            )
-    if not found:
-        return []
-    table = pd.concat(found, ignore_index=True)
-    table = table[table["clear"] & (table["effect"].abs() >= 0.03)]
-    table = table.sort_values("effect", key=np.abs, ascending=False)
-    # Of the same three labels the clearest way round is enough.
-    three = [frozenset(labels) for labels in table[["label_i", "label_j", "label_k"]].to_numpy().tolist()]
-    table = table[~pd.Series(three, index=table.index, dtype=object).duplicated()][:12]
-    place = {name: number for number, name in enumerate(names)}
-    return [
-        [
-            place[str(row.label_i)],
-            place[str(row.label_j)],
-            place[str(row.label_k)],
-            _digits(row.effect_k_absent),
-            _digits(row.effect_k_present),
-        ]
-        for row in table.itertuples()
-    ]
-
-
-def _partners(overall: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    best: dict[str, str] = {}
-    columns = (overall[name].tolist() for name in ("label_a", "label_b", "effect"))
-    for first, second, effect in zip(*columns, strict=True):  # strongest first
-        sign = "+" if effect > 0 else "−"
-        best.setdefault(str(first), f"{sign} {second}")
-        best.setdefault(str(second), f"{sign} {first}")
-    return [best.get(name, "") for name in names]
-
-
-def _layout(edges: Sequence[Sequence[int]], effects: Sequence[float], seed: int) -> list[list[float]]:
-    """Places of the labels that have an edge: (label, x, y)."""
-    members = sorted({label for edge in edges for label in edge})
-    index = {label: place for place, label in enumerate(members)}
-    numbered = [(index[first], index[second]) for first, second in edges]
-    places = network_layout(numbered, np.array(effects, dtype=np.float64), random_state=seed)
-    return [[label, *_rounded(place, 3)] for label, place in zip(members, places, strict=True)]
 
 
 # --- map -------------------------------------------------------------------------------------------------
@@ -664,7 +435,7 @@ def _map(model: LabelClassifier, rows: PageRows, probs: FloatArray, rng: np.rand
     land: list[list[float]] = []
     if columns is not None:
         rings = land_rings((*low, *high), tolerance=float(max(high - low)) / 700)
-        land = [_rounded(ring.ravel(), 2) for ring in rings]
+        land = [rounded(ring.ravel(), 2) for ring in rings]
     labels = rows.labels[picked]
     seed = int(rng.integers(2**31 - 1))
     draws = sample_rows(model, take_rows(rows.features, picked), 100, seed)
@@ -674,37 +445,15 @@ def _map(model: LabelClassifier, rows: PageRows, probs: FloatArray, rng: np.rand
     return {
         "degrees": columns is not None,
         "names": [rows.coordinate_names[x], rows.coordinate_names[y]],
-        "bounds": _rounded([*low, *high], None),
-        "x": _rounded(places[:, 0], None),
-        "y": _rounded(places[:, 1], None),
+        "bounds": rounded([*low, *high], None),
+        "x": rounded(places[:, 0], None),
+        "y": rounded(places[:, 1], None),
         "n_all": len(probs),
         "land": land,
-        "richness": _rounded(probs[picked].sum(axis=1), 2),
-        "lower": _rounded(lower, 1),
-        "upper": _rounded(upper, 1),
+        "richness": rounded(probs[picked].sum(axis=1), 2),
+        "lower": rounded(lower, 1),
+        "upper": rounded(upper, 1),
         "found": [int(count) if whole else None for count, whole in zip(np.nansum(labels, 1), complete, strict=True)],
-        "probs": _packed(probs[picked].T * 250, np.uint8),
-        "seen": _packed(np.where(np.isnan(labels), 2, labels).T, np.uint8),
+        "probs": packed(probs[picked].T * 250, np.uint8),
+        "seen": packed(np.where(np.isnan(labels), 2, labels).T, np.uint8),
     }
-
-
-# --- numbers ---------------------------------------------------------------------------------------------
-
-
-def _packed(values: npt.NDArray[Any], kind: Any) -> str:
-    whole = np.round(np.nan_to_num(values)).clip(0, np.iinfo(kind).max).astype(np.dtype(kind).newbyteorder("<"))
-    return base64.b64encode(np.ascontiguousarray(whole).tobytes()).decode("ascii")
-
-
-def _rounded(values: Any, digits: int | None) -> list[Any]:
-    table = np.asarray(values, dtype=np.float64)
-    if digits is None:
-        return [_digits(value) for value in table.tolist()]
-    return [round(value, digits) if np.isfinite(value) else None for value in table.tolist()]
-
-
-def _digits(value: Any) -> float | None:
-    """Five significant digits; None for what is no number."""
-    if value is None or not np.isfinite(value):
-        return None
-    return float(f"{float(value):.5g}")

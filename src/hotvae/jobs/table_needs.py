@@ -19,20 +19,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hotvae.data.aligned import align_columns, check_kinds, read_features
+from hotvae.data.columns import row_ids
 from hotvae.data.dataset import Dataset, FeatureKind, check_finite, close_names
 from hotvae.data.frames import read_frame
+from hotvae.data.label_cells import label_table
 from hotvae.data.long import AUTO
-from hotvae.data.tables import (
-    align_columns,
-    check_kinds,
-    dataset_from_frame,
-    is_archive,
-    label_table,
-    read_features,
-    read_long,
-    read_table,
-    row_ids,
-)
+from hotvae.data.tables import dataset_from_frame, is_archive, read_long, read_table
 from hotvae.errors import DataError, DataWarning, ModelError, listed, option
 from hotvae.estimators.base import LabelClassifier
 from hotvae.features.columns import ColumnPlan

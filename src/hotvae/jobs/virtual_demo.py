@@ -4,14 +4,10 @@ Validation rows choose epochs, the trees' leaf size and all thresholds; test row
 """
 
 import json
-import platform
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from importlib.metadata import version
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +15,24 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from matplotlib.figure import Figure
-from sklearn.ensemble import ExtraTreesClassifier
 
 from hotvae.baselines.plain import PlainNetClassifier
+from hotvae.baselines.scikit import ExtraTrees
 from hotvae.checkpoint import check_replaceable
 from hotvae.data.dataset import Dataset
 from hotvae.data.frames import write_table
 from hotvae.data.splits import Split, split_dataset
 from hotvae.data.synthetic import REGION_SIZE, Interaction, VirtualRegion, virtual_region
 from hotvae.errors import ConfigError
+from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.hotvae_network import HotVAENetwork
-from hotvae.estimators.threshold_tuner import label_probs
 from hotvae.estimators.thresholds import evaluate, tune_thresholds
 from hotvae.explain.associations import Association, residual_associations, strongest_associations
 from hotvae.files import write_text
-from hotvae.jobs.demo import comparison
+from hotvae.jobs.demo import comparison, demo_notes
 from hotvae.jobs.settings import TrainSettings
 from hotvae.jobs.train import table_card
-from hotvae.metrics import METRICS, log_loss, paired_log_loss, reliability_curve
+from hotvae.metrics import METRICS, paired_log_loss, reliability_curve
 from hotvae.report.page import DemoContent, write_page
 from hotvae.report.plots import plot_history, plot_interactions, plot_reliability, plot_richness_map
 from hotvae.training.progress import Style
@@ -46,7 +42,7 @@ FloatArray = npt.NDArray[np.float64]
 
 HOT_VAE = "HOT-VAE"
 PLAIN_NET = "same encoder, no label decoder"
-TREES = "extremely randomised trees"
+TREES = ExtraTrees.title
 TRUTH = "the true probabilities"
 
 SHOWN_METRICS = ("example_f1", "micro_f1", "macro_f1", "hamming_accuracy", "median_auc", "log_loss")
@@ -56,7 +52,6 @@ FRACTIONS = (0.3, 0.1, 0.6)
 """Shares of the sites for training, validation and test."""
 
 MIN_SITES = 100
-LEAF_SIZES = (1, 3, 5, 10, 20)
 N_GRID = 60
 MOST_ASSOCIATIONS = 20
 
@@ -177,29 +172,24 @@ def run_demo(
     region = virtual_region(n_sites, random_state=seed)
     data = region.dataset
     parts = split_dataset(data, fractions=FRACTIONS, random_state=seed)
-    layers = np.asarray(data.features)
-    frame = pd.DataFrame(layers, columns=list(data.feature_names))
+    frame = pd.DataFrame(np.asarray(data.features), columns=list(data.feature_names))
     labels = pd.DataFrame(data.labels, columns=list(data.label_names))
     train, held_out = parts.train, (frame.iloc[parts.validation], labels.iloc[parts.validation])
 
     common: dict[str, Any] = {"random_state": seed, "progress": progress, "n_threads": n_threads}
-    networks = {
-        HOT_VAE: HotVAENetwork.from_settings(**common | dict(settings or {})),
-        PLAIN_NET: PlainNetClassifier.from_settings(**common | dict(settings or {})),
-    }
+    hot_vae = HotVAENetwork.from_settings(**common | dict(settings or {}))
+    plain = PlainNetClassifier.from_settings(**common | dict(settings or {}))
+    trees = ExtraTrees(n_trees=n_trees, random_state=seed, n_threads=n_threads)
+    models: dict[str, LabelClassifier] = {HOT_VAE: hot_vae, PLAIN_NET: plain, TREES: trees}
     probs: dict[str, FloatArray] = {}
     seconds: dict[str, float | None] = {}
     # The first optimiser of a process loads much of torch; that is nobody's training time.
     PlainNetClassifier(training=Training(max_epochs=1), encoder_widths=(4,)).fit([[0.0], [1.0]], [[0], [1]])
-    for name, network in networks.items():
+    for name, model in models.items():
         started = time.perf_counter()
-        network.fit(frame.iloc[train], labels.iloc[train], validation=held_out)
+        model.fit(frame.iloc[train], labels.iloc[train], validation=held_out)
         seconds[name] = time.perf_counter() - started
-        probs[name] = np.asarray(network.predict_proba(frame), dtype=np.float64)
-    started = time.perf_counter()
-    trees = fit_trees(layers, data.labels, train, parts.validation, n_trees=n_trees, seed=seed, n_jobs=n_threads)
-    seconds[TREES] = time.perf_counter() - started
-    probs[TREES] = label_probs(trees, layers).astype(np.float64)
+        probs[name] = np.asarray(model.predict_proba(frame), dtype=np.float64)
     probs[TRUTH], seconds[TRUTH] = region.marginals, None
 
     test_labels = data.labels[parts.test]
@@ -215,7 +205,7 @@ def run_demo(
         data.labels[unseen],
         probs[HOT_VAE][unseen],
         data.label_names,
-        layers[unseen],
+        frame.to_numpy()[unseen],
         data.feature_names,
         n=None,
     )
@@ -224,11 +214,11 @@ def run_demo(
     kinds = [_kind_of_pair(region, truth, association.pair)[0] for association in associations]
     gaps = {
         rival: paired_log_loss(test_labels, probs[HOT_VAE][parts.test], probs[rival][parts.test])
-        for rival in (PLAIN_NET, TREES)
+        for rival in models
+        if rival != HOT_VAE
     }
     result = DemoResult(out, seed, scores, tuple(associations), checks, kinds.count("none"), gaps)
 
-    hot_vae = networks[HOT_VAE]
     hot_vae.change_settings(progress="silent")
     chosen = TrainSettings(labels=("species_*",), split="random")
     card = table_card(out / "region.csv", chosen, data.take(parts.train), n_validation=len(parts.validation))
@@ -240,7 +230,7 @@ def run_demo(
     recovered = residual_associations(data.labels[unseen], probs[HOT_VAE][unseen]).correlation
     pairs = [association.pair for association in associations]
     figures = {
-        "history": plot_history({name: network.history_ for name, network in networks.items()}),
+        "history": plot_history({HOT_VAE: hot_vae.history_, PLAIN_NET: plain.history_}),
         "reliability": plot_reliability(
             {name: reliability_curve(test_labels, values[parts.test]) for name, values in probs.items()}
         ),
@@ -302,53 +292,6 @@ def true_associations(region: VirtualRegion, rows: npt.ArrayLike) -> FloatArray:
     return symmetric
 
 
-# --- models ----------------------------------------------------------------------------------------------
-
-
-def fit_trees(
-    features: npt.NDArray[Any],
-    labels: npt.NDArray[Any],
-    train: npt.NDArray[np.intp],
-    validation: npt.NDArray[np.intp],
-    *,
-    n_trees: int = 300,
-    seed: int = 0,
-    n_jobs: int | None = None,
-) -> ExtraTreesClassifier:
-    """Fit a forest with the leaf size and the features per split that validation rows like best.
-
-    Parameters
-    ----------
-    features, labels : ndarray
-        All rows.
-    train, validation : ndarray of int
-        Which rows train and which choose.
-    n_trees : int
-        Extremely randomised trees of the forest.
-    seed : int
-        Decides the trees.
-    n_jobs : int or None
-        CPU threads; None uses all.
-
-    Returns
-    -------
-    ExtraTreesClassifier
-    """
-
-    def fit(n_estimators: int, leaf: int, share: str | float) -> ExtraTreesClassifier:
-        shape = {"min_samples_leaf": leaf, "max_features": share}
-        forest = ExtraTreesClassifier(n_estimators, **shape, random_state=seed, n_jobs=n_jobs or -1)
-        return forest.fit(features[train], labels[train])
-
-    # A quarter of the trees is enough to tell the candidates apart.
-    shares: tuple[str | float, ...] = ("sqrt", 1.0)
-    candidates = list(product(LEAF_SIZES, shares))
-    trials = (fit(max(1, n_trees // 4), leaf, share) for leaf, share in candidates)
-    losses = [log_loss(labels[validation], label_probs(trial, features[validation])) for trial in trials]
-    leaf, share = candidates[int(np.argmin(losses))]
-    return fit(n_trees, leaf, share)
-
-
 # --- recovery --------------------------------------------------------------------------------------------
 
 
@@ -401,25 +344,13 @@ def _as_table(data: Dataset) -> pd.DataFrame:
     return pd.concat([places, features, presences], axis=1)
 
 
-def _notes(
-    result: DemoResult, parts: Split, trees: ExtraTreesClassifier, settings: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    packages = ("hotvae", "torch", "numpy", "scikit-learn")
-    return {
-        "seed": result.seed,
-        "command": shlex.join(["hotvae", "demo", "--virtual", "--seed", str(result.seed), "--out", str(result.out)]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
-        "rows": {"train": len(parts.train), "validation": len(parts.validation), "test": len(parts.test)},
-        "table": demo_table(result),
-        "log_loss_gaps": {rival: {"gap": gap, "half_width_95": half} for rival, (gap, half) in result.gaps.items()},
+def _notes(result: DemoResult, parts: Split, trees: ExtraTrees, settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    words = ["--virtual", "--seed", str(result.seed), "--out", str(result.out)]
+    n_rows = {"train": len(parts.train), "validation": len(parts.validation), "test": len(parts.test)}
+    return demo_notes(words, result.seed, n_rows, demo_table(result), result.gaps) | {
         "settings": {
             "networks": dict(settings or {}),
-            TREES: {
-                "n_estimators": trees.n_estimators,
-                "min_samples_leaf": trees.min_samples_leaf,
-                "max_features": trees.max_features,
-            },
+            TREES: {"n_estimators": trees.n_trees, **trees.setting_},
         },
         "thresholds": {row.name: row.measures["thresholds"] for row in result.scores},
         "interactions": [

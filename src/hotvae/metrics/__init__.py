@@ -1,18 +1,13 @@
 """Measures of predictions against labels, in numpy."""
 
+from hotvae.metrics.curves import Score, ThresholdCurves, score, threshold_curves
+from hotvae.metrics.dialects import DIALECTS, Dialect
 from hotvae.metrics.ecology import (
-    DIALECTS,
     MEASURES,
-    Dialect,
     EcologyMeasure,
     EcologyScores,
-    Ensemble,
     all_measures,
     dissimilarity,
-    ensemble_accuracy,
-    ensemble_calibration,
-    ensemble_discrimination,
-    ensemble_precision,
     measures_frame,
     occurrence_accuracy,
     occurrence_calibration,
@@ -22,20 +17,19 @@ from hotvae.metrics.ecology import (
     richness_coverage,
     site_pairs,
 )
-from hotvae.metrics.joint import (
-    JointScores,
-    example_jaccard,
-    joint_scores,
-    known_part,
-    unknown_losses,
+from hotvae.metrics.ensembles import (
+    Ensemble,
+    ensemble_accuracy,
+    ensemble_calibration,
+    ensemble_discrimination,
+    ensemble_precision,
 )
+from hotvae.metrics.joint import JointScores, example_jaccard, joint_scores, known_part, unknown_losses
 from hotvae.metrics.multilabel import (
     METRICS,
     THRESHOLDS,
     Metric,
     ReliabilityCurve,
-    Score,
-    ThresholdCurves,
     brier_score,
     calibration_error,
     example_f1,
@@ -52,9 +46,7 @@ from hotvae.metrics.multilabel import (
     paired_log_loss,
     precision_at_k,
     reliability_curve,
-    score,
     subset_accuracy,
-    threshold_curves,
 )
 
 __all__ = [

@@ -16,154 +16,42 @@ Shared conventions, stated once:
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import rankdata
 
 from hotvae.errors import ConfigError, DataError, listed
-from hotvae.metrics.multilabel import LabelCells, check_labels, check_probs, label_auc, mean_of_known
+from hotvae.metrics.checks import BoolArray, FloatArray, LabelCells, check_labels, check_probs
+from hotvae.metrics.dialects import Dialect, find_dialect
+from hotvae.metrics.ensembles import (
+    TIE,
+    Ensemble,
+    as_numbers,
+    check_ensemble,
+    check_tie_digits,
+    ensemble_accuracy,
+    ensemble_calibration,
+    ensemble_discrimination,
+    ensemble_precision,
+    interval_coverage,
+    slices_of,
+)
+from hotvae.metrics.multilabel import label_auc, mean_of_known
 
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
 Draws = npt.ArrayLike | Iterable[npt.ArrayLike]
 Level = Literal["occurrence", "richness", "community"]
 Aspect = Literal["accuracy", "discrimination", "calibration", "precision"]
 Component = Literal["sor", "sim", "sne"]
-Interval = Literal["nearest", "linear"]
 
-# Cells handled at a time: temporary arrays stay at a few times 4 MB (bytes) or 32 MB (floats).
-_CELLS_PER_CHUNK = 1 << 22
-# Two values this close are one value reached by two sums; ranks and intervals must not tell them apart.
-_TIE = 1e-12
+# Digits in which two sums of the same probabilities agree.
 _TIE_DIGITS = 12
 _COMPONENTS: tuple[Component, ...] = ("sor", "sim", "sne")
 _ASPECTS: tuple[Aspect, ...] = ("accuracy", "discrimination", "calibration", "precision")
-
-
-# Dialects -----------------------------------------------------------------------------------------------
-
-
-class Components(NamedTuple):
-    """Dissimilarity of two sites: the whole and its two parts.
-
-    Attributes
-    ----------
-    sor : float
-        Sørensen dissimilarity.
-    sim : float
-        Its part by turnover (Simpson): other species.
-    sne : float
-        Its part by nestedness: fewer species.
-    """
-
-    sor: float
-    sim: float
-    sne: float
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """Everything in which the sources of the measures differ.
-
-    Attributes
-    ----------
-    name : str
-        Its name in the API.
-    comparable_with : str
-        Whose published numbers it can stand beside.
-    probs_from_draws : bool
-        Occurrence is judged by the mean of the draws, even where probabilities are given.
-    richness_from_probs : bool
-        Expected richness is the sum of the probabilities, not the mean of the drawn richness.
-    turns_auc : bool
-        A species whose absences have the higher median probability scores 1 - AUC.
-    single_class_auc : float
-        What a species of one class scores; NaN leaves it out.
-    occurrence_calibration : {"cell errors", "count gaps", "rate gaps"}
-        See :func:`occurrence_calibration`.
-    per_draw : bool
-        Accuracy and discrimination are those of a single draw, averaged over draws; otherwise those of the mean
-        over draws.
-    interval : {"nearest", "linear"}
-        Quantiles: nearest order statistic (type 3) or linear interpolation (type 7).
-    ddof : int
-        1 divides the variance over draws by n - 1, 0 by n.
-    one_empty, both_empty : Components
-        Dissimilarity of two sites when one or both hold no species.
-    self_pairs : bool
-        A site may be paired with itself.
-    """
-
-    name: str
-    comparable_with: str
-    probs_from_draws: bool
-    richness_from_probs: bool
-    turns_auc: bool
-    single_class_auc: float
-    occurrence_calibration: Literal["cell errors", "count gaps", "rate gaps"]
-    per_draw: bool
-    interval: Interval
-    ddof: int
-    one_empty: Components
-    both_empty: Components
-    self_pairs: bool
-
-
-_CLEANEST = Dialect(
-    name="text",
-    comparable_with="nothing published; the cleanest reading of HOT-VAE's supplement",
-    probs_from_draws=False,
-    richness_from_probs=False,
-    turns_auc=False,
-    single_class_auc=float("nan"),
-    occurrence_calibration="rate gaps",
-    per_draw=False,
-    interval="linear",
-    ddof=1,
-    one_empty=Components(sor=1.0, sim=0.995, sne=0.005),
-    both_empty=Components(sor=0.995, sim=0.995, sne=0.005),
-    self_pairs=False,
-)
-_NORBERG = replace(
-    _CLEANEST,
-    name="norberg",
-    comparable_with="Norberg et al. 2019",
-    probs_from_draws=True,
-    turns_auc=True,
-    occurrence_calibration="cell errors",
-    per_draw=True,
-    interval="nearest",
-)
-_GOMES = replace(
-    _CLEANEST,
-    name="gomes",
-    comparable_with="HOT-VAE and DMVP-DRNets",
-    richness_from_probs=True,
-    single_class_auc=1.0,
-    occurrence_calibration="count gaps",
-    ddof=0,
-    one_empty=Components(sor=1.0, sim=0.0, sne=1.0),
-    both_empty=Components(sor=0.0, sim=0.0, sne=0.0),
-    self_pairs=True,
-)
-
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({rules.name: rules for rules in (_NORBERG, _GOMES, _CLEANEST)})
-"""The three readings of the measures, by name; their numbers must never stand in one column."""
-
-
-def _find_dialect(name: str) -> Dialect:
-    if name not in DIALECTS:
-        raise ConfigError(
-            f"dialect must be one of {listed(DIALECTS)}; got {name!r}. Take 'gomes' to compare with HOT-VAE and "
-            "DMVP-DRNets, 'norberg' to compare with Norberg et al. 2019."
-        )
-    return DIALECTS[name]
 
 
 # The table of measures -----------------------------------------------------------------------------------
@@ -245,7 +133,7 @@ class EcologyScores(dict[str, float]):
         n_pairs: int,
     ) -> None:
         super().__init__(values)
-        self.dialect = _find_dialect(dialect).name
+        self.dialect = find_dialect(dialect).name
         self.n_sites = n_sites
         self.n_species = n_species
         self.n_draws = n_draws
@@ -264,9 +152,8 @@ def _checked_draws(draws: Draws, cells: LabelCells) -> Iterator[BoolArray]:
     complete = bool(cells.observed.all())
     n_draws = 0
     for block in _draw_blocks(draws, shape):
-        step = max(1, _CELLS_PER_CHUNK // cells.observed.size)
-        for start in range(0, len(block), step):
-            part = block[start : start + step]
+        for chunk in slices_of(len(block), cells.observed.size):
+            part = block[chunk]
             present = part if part.dtype == bool else part == 1
             if part.dtype != bool:
                 wrong = (part != 0) & ~present
@@ -292,7 +179,7 @@ def _draw_blocks(draws: Draws, shape: tuple[int, ...]) -> Iterator[npt.NDArray[A
             "Give an array of shape (n_draws, n_sites, n_species), or its blocks one after the other."
         )
     for item in items:
-        block = _numbers("draws", item)
+        block = as_numbers("draws", item)
         if block.ndim == 2 and not whole:
             block = block[np.newaxis]
         if block.ndim != 3 or block.shape[1:] != shape:
@@ -303,20 +190,8 @@ def _draw_blocks(draws: Draws, shape: tuple[int, ...]) -> Iterator[npt.NDArray[A
         yield block
 
 
-def _numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
-    try:
-        table = np.asarray(values)
-        if table.dtype.kind not in "biuf":
-            raise TypeError(f"dtype {table.dtype}")
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"{name} must be a dense array of numbers; got {type(values).__name__} ({error}). Convert it first."
-        ) from error
-    return table
-
-
 def _check_pairs(pairs: npt.ArrayLike, n_sites: int, self_pairs: bool) -> IntArray:
-    table = _numbers("pairs", pairs)
+    table = as_numbers("pairs", pairs)
     if table.ndim != 2 or table.shape[0] != 2 or not table.size or table.dtype.kind not in "iu":
         raise DataError(
             "pairs must be whole numbers of shape (2, n_pairs) with at least one pair; "
@@ -337,37 +212,9 @@ def _check_pairs(pairs: npt.ArrayLike, n_sites: int, self_pairs: bool) -> IntArr
     return table.astype(np.intp)
 
 
-def _check_ensemble(observed: npt.ArrayLike, drawn: npt.ArrayLike) -> tuple[FloatArray, npt.NDArray[Any], BoolArray]:
-    """Return the observed values that are known, the draws of them, and which they are."""
-    truth, table = _numbers("observed", observed).astype(np.float64), _numbers("drawn", drawn)
-    if truth.ndim != 1 or table.ndim != 2 or table.shape[1] != truth.size or not table.size:
-        raise DataError(
-            "observed and drawn must have shapes (n_items,) and (n_draws, n_items), neither empty; "
-            f"got {truth.shape} and {table.shape}. Put the draws on the first axis."
-        )
-    known = ~np.isnan(truth)
-    if not known.all():
-        truth, table = truth[known], table[:, known]
-    if not np.isfinite(table).all():
-        raise DataError("drawn must be finite where observed is known; got NaN or infinity. Check the draws.")
-    return truth, table, known
-
-
-def _check_tie_digits(tie_digits: int | None) -> None:
-    if tie_digits is not None and (isinstance(tie_digits, bool) or not isinstance(tie_digits, (int, np.integer))):
-        raise ConfigError(f"tie_digits must be a whole number or None; got {tie_digits!r}. Take 12 for exact ties.")
-
-
 def _check_probs_of(labels: npt.ArrayLike, probs: npt.ArrayLike) -> tuple[LabelCells, FloatArray]:
     cells = check_labels(labels)
     return cells, check_probs(probs, cells.positive.shape).astype(np.float64, copy=False)
-
-
-def _slices(n: int, width: int) -> Iterator[slice]:
-    """Cut n items, each of so many cells, into chunks of bounded size."""
-    step = max(1, _CELLS_PER_CHUNK // max(width, 1))
-    for start in range(0, n, step):
-        yield slice(start, start + step)
 
 
 # Occurrence ----------------------------------------------------------------------------------------------
@@ -417,14 +264,14 @@ def occurrence_discrimination(labels: npt.ArrayLike, probs: npt.ArrayLike, diale
     >>> [occurrence_discrimination(labels, probs, name) for name in ("gomes", "norberg", "text")]
     [0.5, 1.0, 0.0]
     """
-    rules = _find_dialect(dialect)
+    rules = find_dialect(dialect)
     cells, probs = _check_probs_of(labels, probs)
     areas = label_auc(labels, probs)
     if rules.turns_auc:
         for species in np.flatnonzero(~np.isnan(areas)):
             values, positive = probs[:, species], cells.positive[:, species]
             absences = values[cells.observed[:, species] & ~positive]
-            if np.median(absences) > np.median(values[positive]) + _TIE:
+            if np.median(absences) > np.median(values[positive]) + TIE:
                 areas[species] = 1 - areas[species]
     areas[np.isnan(areas) & cells.observed.any(axis=0)] = rules.single_class_auc
     return mean_of_known(areas)
@@ -462,7 +309,7 @@ def occurrence_calibration(labels: npt.ArrayLike, probs: npt.ArrayLike, dialect:
     >>> [round(occurrence_calibration(labels, probs, name), 4) for name in ("gomes", "norberg", "text")]
     [1.0, 0.2, 0.25]
     """
-    rules = _find_dialect(dialect)
+    rules = find_dialect(dialect)
     cells, probs = _check_probs_of(labels, probs)
     measure = {"cell errors": _cell_errors, "count gaps": _count_gaps, "rate gaps": _rate_gaps}
     by_species = zip(probs.T, cells.positive.T, cells.observed.T, strict=True)
@@ -519,240 +366,6 @@ def occurrence_precision(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     """
     cells, probs = _check_probs_of(labels, probs)
     return float(np.sqrt(probs * (1 - probs))[cells.observed].mean())
-
-
-# Draws of one number per item: richness per site, dissimilarity per pair -----------------------------------
-
-
-class Ensemble(NamedTuple):
-    """A number per item as observed and as drawn.
-
-    Attributes
-    ----------
-    observed : ndarray of shape (n_items,)
-        NaN where nothing was observed; such an item counts nowhere.
-    drawn : ndarray of shape (n_draws, n_items)
-        The same number in each draw.
-    """
-
-    observed: FloatArray
-    drawn: npt.NDArray[Any]
-
-
-def ensemble_accuracy(
-    observed: npt.ArrayLike,
-    drawn: npt.ArrayLike,
-    dialect: str = "gomes",
-    *,
-    expected: npt.ArrayLike | None = None,
-) -> float:
-    r"""Error of drawn numbers: of richness, or of dissimilarity. Lower is better.
-
-    0 or larger; NaN when no item is known.
-
-    Parameters
-    ----------
-    observed : array-like of shape (n_items,)
-        The truth; items that are NaN are left out.
-    drawn : array-like of shape (n_draws, n_items)
-        The same number in each draw.
-    dialect : {"gomes", "norberg", "text"}
-        Decides what the error is, see Notes.
-    expected : array-like of shape (n_items,), optional
-        Expected value, where it is known without draws; default: the mean over draws. Not used by ``norberg``.
-
-    Notes
-    -----
-    ``gomes`` and ``text``: root mean square error of the expected value,
-    :math:`\sqrt{\tfrac1n \sum_i (\bar V_i - v_i)^2}`. ``norberg``: mean absolute error of single draws,
-    :math:`\tfrac{1}{nR} \sum_{ir} |V_{ri} - v_i|` (its code calls it RMSE).
-
-    Examples
-    --------
-    Means 2 and 2 against 2 and 1; single errors 1, 1 and 0, 2.
-
-    >>> observed, drawn = [2, 1], [[1, 1], [3, 3]]
-    >>> round(ensemble_accuracy(observed, drawn), 4), ensemble_accuracy(observed, drawn, "norberg")
-    (0.7071, 1.0)
-    """
-    rules = _find_dialect(dialect)
-    truth, table, known = _check_ensemble(observed, drawn)
-    if not truth.size:
-        return float("nan")
-    if rules.per_draw:
-        return float(sum(np.abs(table[part] - truth).sum() for part in _slices(len(table), truth.size)) / table.size)
-    return float(np.sqrt(np.mean((_expected(table, known, expected) - truth) ** 2)))
-
-
-def ensemble_discrimination(
-    observed: npt.ArrayLike,
-    drawn: npt.ArrayLike,
-    dialect: str = "gomes",
-    *,
-    expected: npt.ArrayLike | None = None,
-    tie_digits: int | None = None,
-) -> float:
-    """Spearman correlation of drawn and observed numbers. Higher is better.
-
-    In [-1, 1]; NaN when one side is constant.
-
-    Parameters
-    ----------
-    observed, drawn
-        As in :func:`ensemble_accuracy`.
-    dialect : {"gomes", "norberg", "text"}
-        ``gomes`` and ``text`` correlate the expected values; ``norberg`` correlates each draw and averages, draws
-        that are constant left out. The latter is lower by construction.
-    expected : array-like of shape (n_items,), optional
-        As in :func:`ensemble_accuracy`.
-    tie_digits : int, optional
-        Round expected values to so many digits before they are ranked; default: do not round. See Notes.
-
-    Notes
-    -----
-    Tied values share their mean rank. Two means over draws that are equal may differ in the last bit, because
-    their terms came in another order; unrounded, such a tie is broken by chance. The reference values of the
-    measures were computed without rounding, hence the default; ``tie_digits=12`` gives the value of exact arithmetic.
-    The two differ by less than 1e-4 with 300 pairs and 100 draws, by up to 0.01 with 40 pairs and 20 draws.
-
-    Examples
-    --------
-    The mean has the order of the truth; the second draw has it reversed.
-
-    >>> observed, drawn = [1, 2, 3], [[0, 5, 9], [3, 2, 1]]
-    >>> ensemble_discrimination(observed, drawn), ensemble_discrimination(observed, drawn, "norberg")
-    (1.0, 0.0)
-    """
-    rules = _find_dialect(dialect)
-    _check_tie_digits(tie_digits)
-    truth, table, known = _check_ensemble(observed, drawn)
-    if not truth.size:
-        return float("nan")
-    if rules.per_draw:
-        correlations = [_spearman(table[part], truth) for part in _slices(len(table), truth.size)]
-        return mean_of_known(np.concatenate(correlations))
-    values = _expected(table, known, expected)
-    if tie_digits is not None:
-        values = values.round(tie_digits)
-    return float(_spearman(values[np.newaxis], truth)[0])
-
-
-def _expected(table: npt.NDArray[Any], known: BoolArray, expected: npt.ArrayLike | None) -> FloatArray:
-    if expected is None:
-        # Each item's draws side by side in memory: numpy then sums them pairwise, the same way for any chunk.
-        chunks = (np.ascontiguousarray(table[:, part].T) for part in _slices(table.shape[1], len(table)))
-        means: FloatArray = np.concatenate([chunk.mean(axis=1, dtype=np.float64) for chunk in chunks])
-        return means
-    values = _numbers("expected", expected).astype(np.float64)
-    if values.shape != known.shape or not np.isfinite(values[known]).all():
-        raise DataError(
-            f"expected must hold one finite number for each of {known.size} items; got shape {values.shape}, "
-            f"{np.isnan(values).sum()} of them NaN. Leave it out to take the mean over draws."
-        )
-    return values[known]
-
-
-def _spearman(rows: npt.NDArray[Any], truth: FloatArray) -> FloatArray:
-    """Rank correlation of each row with the truth; NaN where either is constant."""
-    first = rankdata(rows, axis=1) - (truth.size + 1) / 2
-    second = rankdata(truth) - (truth.size + 1) / 2
-    scale = np.sqrt((first**2).sum(axis=1) * (second**2).sum())
-    correlations: FloatArray = np.full(len(rows), np.nan)
-    np.divide(first @ second, scale, out=correlations, where=scale > 0)
-    return correlations
-
-
-def ensemble_calibration(observed: npt.ArrayLike, drawn: npt.ArrayLike, dialect: str = "gomes") -> float:
-    r"""How far the coverage of the central 50 % interval is from one half. Lower is better.
-
-    :math:`|c - 1/2|` in [0, 0.5], where c is the share of items inside the interval, both ends included; NaN
-    when no item is known.
-
-    Parameters
-    ----------
-    observed, drawn
-        As in :func:`ensemble_accuracy`.
-    dialect : {"gomes", "norberg", "text"}
-        ``norberg`` takes the nearest order statistics (with 100 draws the 25th and the 75th), the others
-        interpolate linearly.
-
-    Notes
-    -----
-    Both ends count as inside, so whole numbers are covered too often: even the true law scores above 0, and a
-    prediction that is certain and right scores 0.5. See :func:`richness_coverage` for a reading without this.
-
-    Examples
-    --------
-    Intervals [1.75, 3.25] and [1.75, 3.25] for 2 and 4: one of two is covered. The nearest draws 1 and 3 cover
-    the same.
-
-    >>> drawn = [[1, 1], [2, 2], [3, 3], [4, 4]]
-    >>> ensemble_calibration([2, 4], drawn), ensemble_calibration([2, 4], drawn, "norberg")
-    (0.0, 0.0)
-    >>> ensemble_calibration([1, 4], drawn), ensemble_calibration([1, 4], drawn, "norberg")
-    (0.5, 0.0)
-    """
-    rules = _find_dialect(dialect)
-    truth, table, _ = _check_ensemble(observed, drawn)
-    return abs(_coverage(truth, table, 0.5, rules.interval) - 0.5)
-
-
-def _coverage(truth: FloatArray, table: npt.NDArray[Any], level: float, interval: Interval) -> float:
-    """Share of items inside their central interval, ends included; NaN without items."""
-    if not truth.size:
-        return float("nan")
-    quantile = _nearest_quantile if interval == "nearest" else _linear_quantile
-    n_inside = 0
-    for part in _slices(truth.size, len(table)):
-        ordered = np.sort(table[:, part].T, axis=1)
-        low, high = (quantile(ordered, share) for share in ((1 - level) / 2, (1 + level) / 2))
-        # An interpolated end that equals the truth may miss it by a bit.
-        n_inside += int(((low <= truth[part] + _TIE) & (truth[part] <= high + _TIE)).sum())
-    return n_inside / truth.size
-
-
-def _linear_quantile(ordered: npt.NDArray[Any], share: float) -> FloatArray:
-    """Type 7: linear between the two neighbours of position share * (n - 1)."""
-    position = share * (ordered.shape[1] - 1)
-    lower = int(position)
-    upper = min(lower + 1, ordered.shape[1] - 1)
-    low, high = ordered[:, lower].astype(np.float64), ordered[:, upper].astype(np.float64)
-    quantiles: FloatArray = low + (high - low) * (position - lower)
-    return quantiles
-
-
-def _nearest_quantile(ordered: npt.NDArray[Any], share: float) -> npt.NDArray[Any]:
-    """Type 3: the order statistic nearest to share * n, the even one where two are as near."""
-    n = ordered.shape[1]
-    rank = round(share * n)  # Python rounds halves to even, as type 3 does
-    return ordered[:, min(max(rank, 1), n) - 1]
-
-
-def ensemble_precision(observed: npt.ArrayLike, drawn: npt.ArrayLike, dialect: str = "gomes") -> float:
-    """Mean standard deviation over draws. Lower is sharper; it means little without calibration.
-
-    0 or larger; NaN when no item is known, or when n - 1 is 0.
-
-    Parameters
-    ----------
-    observed, drawn
-        As in :func:`ensemble_accuracy`; ``observed`` only tells which items count.
-    dialect : {"gomes", "norberg", "text"}
-        ``gomes`` divides the sum of squares by the number of draws n, the others by n - 1.
-
-    Examples
-    --------
-    >>> drawn = [[1, 2], [3, 2]]
-    >>> ensemble_precision([2, 2], drawn), round(ensemble_precision([2, 2], drawn, "norberg"), 4)
-    (0.5, 0.7071)
-    """
-    rules = _find_dialect(dialect)
-    truth, table, _ = _check_ensemble(observed, drawn)
-    if not truth.size or len(table) <= rules.ddof:
-        return float("nan")
-    parts = _slices(truth.size, len(table))
-    total = sum(table[:, part].std(axis=0, dtype=np.float64, ddof=rules.ddof).sum() for part in parts)
-    return float(total / truth.size)
 
 
 # From communities to ensembles -----------------------------------------------------------------------------
@@ -868,7 +481,7 @@ def dissimilarity(
     >>> [round(float(parts[name].observed[0]), 4) for name in ("sor", "sim", "sne")]
     [0.4286, 0.3333, 0.0952]
     """
-    rules = _find_dialect(dialect)
+    rules = find_dialect(dialect)
     cells = check_labels(labels)
     table = _check_pairs(pairs, len(cells.observed), rules.self_pairs)
     drawn = [_pair_components(block, table, cells, rules) for block in _checked_draws(draws, cells)]
@@ -888,7 +501,7 @@ def _pair_components(present: BoolArray, pairs: IntArray, cells: LabelCells, rul
     """(draw, site, species) -> one (draw, pair) array for each component."""
     n_draws, _, n_species = present.shape
     components = [np.empty((n_draws, pairs.shape[1])) for _ in _COMPONENTS]
-    for part in _slices(pairs.shape[1], n_draws * n_species):
+    for part in slices_of(pairs.shape[1], n_draws * n_species):
         one, other = pairs[0, part], pairs[1, part]
         first = present[:, one] & cells.observed[other]
         second = present[:, other] & cells.observed[one]
@@ -990,8 +603,8 @@ def all_measures(
     >>> round(scores["occ_accuracy"], 4), round(scores["rich_accuracy"], 4)
     (0.1, 0.1)
     """
-    rules = _find_dialect(dialect)
-    _check_tie_digits(tie_digits)
+    rules = find_dialect(dialect)
+    check_tie_digits(tie_digits)
     cells = check_labels(labels)
     if draws is None:
         _check_enough_without_draws(pairs, probs, rules)
@@ -1107,9 +720,9 @@ def richness_coverage(
         raise ConfigError(f"level must lie between 0 and 1; got {level}. Take 0.5 for the central half.")
     if ties not in ("inclusive", "shared"):
         raise ConfigError(f"ties must be 'inclusive' or 'shared'; got {ties!r}.")
-    truth, table, _ = _check_ensemble(*richness(labels, draws))
+    truth, table, _ = check_ensemble(*richness(labels, draws))
     if ties == "inclusive":
-        return _coverage(truth, table, level, "linear")
+        return interval_coverage(truth, table, level, "linear")
     start = (table < truth).sum(axis=0) / (len(table) + 1)
     end = ((table <= truth).sum(axis=0) + 1) / (len(table) + 1)
     inside = np.minimum(end, (1 + level) / 2) - np.maximum(start, (1 - level) / 2)
@@ -1162,7 +775,7 @@ def measures_frame(results: Mapping[str, Mapping[str, float]], dialect: str | No
         )
     frame = pd.DataFrame(
         {
-            "dialect": _find_dialect(names[0]).name,
+            "dialect": find_dialect(names[0]).name,
             "level": [measure.level for measure in MEASURES.values()],
             "aspect": [measure.aspect for measure in MEASURES.values()],
             "component": [measure.component or "" for measure in MEASURES.values()],

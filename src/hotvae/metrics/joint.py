@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hotvae.errors import DataError
-from hotvae.metrics.ecology import richness_coverage
-from hotvae.metrics.multilabel import (
+from hotvae.metrics.checks import (
     BoolArray,
     Empty,
     FloatArray,
@@ -20,9 +19,9 @@ from hotvae.metrics.multilabel import (
     check_labels,
     check_predictions,
     check_probs,
-    f1_along,
-    mean_of_known,
 )
+from hotvae.metrics.ecology import richness_coverage
+from hotvae.metrics.multilabel import f1_along, mean_of_known
 
 SHARES: tuple[float, ...] = (0.0, 0.1, 0.25, 0.5, 0.9)
 """Shares of known labels at which the others are asked for."""

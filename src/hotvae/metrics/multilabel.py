@@ -1,4 +1,4 @@
-"""Multi-label measures: F1s, accuracies, ranking, probability quality, and all of them over thresholds.
+"""Multi-label measures: F1s, accuracies, ranking, probability quality. :mod:`hotvae.metrics.curves` tries thresholds.
 
 Shared conventions, stated once:
 
@@ -16,25 +16,23 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hotvae.config import require_count
-from hotvae.errors import ConfigError, DataError, listed
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Empty = Literal["drop", "one", "zero"]
-Strategy = Literal["uniform", "quantile"]
-
-_EMPTY_ROW = {"drop": np.nan, "one": 1.0, "zero": 0.0}
-# Cells handled at a time by the one-pass curves: their codes (2 MB) stay in the processor's cache.
-_CELLS_PER_CHUNK = 1 << 18
-# Two values this close are the same value summed in another order.
-_TIE = 1e-12
+from hotvae.errors import ConfigError, listed
+from hotvae.metrics.checks import (
+    BoolArray,
+    Empty,
+    FloatArray,
+    IntArray,
+    LabelCells,
+    check_empty,
+    check_predictions,
+    check_probs_of,
+)
 
 
 def _standard_thresholds() -> FloatArray:
@@ -47,170 +45,11 @@ THRESHOLDS: FloatArray = _standard_thresholds()
 """The 27 thresholds of the paper's protocol: .01 to .10 by .01, then .15 to .95 by .05 (read-only)."""
 
 
-# Checks ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class LabelCells:
-    """Checked labels as two masks.
-
-    Attributes
-    ----------
-    positive : ndarray of bool, shape (n_samples, n_labels)
-        Observed and 1.
-    observed : ndarray of bool, shape (n_samples, n_labels)
-        Not NaN.
-    """
-
-    positive: BoolArray
-    observed: BoolArray
-
-
-def _table(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
-    try:
-        table = np.asarray(values)
-        if table.dtype.kind == "O":  # columns of several number types
-            table = table.astype(np.float64)
-        if table.dtype.kind not in "biuf":
-            raise TypeError(f"dtype {table.dtype}")
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"{name} must be a dense table of numbers; got {type(values).__name__} ({error}). "
-            "Convert it to a float array first, missing values as NaN."
-        ) from error
-    if table.ndim != 2:
-        raise DataError(
-            f"{name} must have shape (n_samples, n_labels); got {table.shape}. For a single label use .reshape(-1, 1)."
-        )
-    if not table.size:
-        raise DataError(f"{name} must hold at least one row and one label; got shape {table.shape}.")
-    return table
-
-
-def _refuse_cells(name: str, rule: str, table: npt.NDArray[Any], wrong: BoolArray, remedy: str) -> NoReturn:
-    """Raise for the first label with a wrong cell, naming its rows."""
-    label = int(wrong.any(axis=0).argmax())
-    rows = np.flatnonzero(wrong[:, label])
-    raise DataError(
-        f"{name} must be {rule}; got {table[rows[0], label]} in label {label} (rows {listed(rows)}). {remedy}"
-    )
-
-
-def _check_shape(name: str, table: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
-    if table.shape != shape:
-        raise DataError(
-            f"{name} must have the shape of labels, {shape}; got {table.shape}. "
-            "Give one row per sample and one column per label, in the same order."
-        )
-
-
-def check_labels(labels: npt.ArrayLike) -> LabelCells:
-    """Check that labels are 0, 1 or NaN and split them into two masks.
-
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples, n_labels)
-        0, 1, or NaN for a cell that was not observed.
-
-    Returns
-    -------
-    LabelCells
-        Which cells are positive, which are observed.
-
-    Raises
-    ------
-    DataError
-        Not a table, no row, another value, or no observed cell at all.
-
-    Examples
-    --------
-    >>> check_labels([[1, 0], [np.nan, 1]]).positive.tolist()
-    [[True, False], [False, True]]
-    """
-    table = _table("labels", labels)
-    positive = table == 1
-    observed = ~np.isnan(table) if table.dtype.kind == "f" else np.ones(table.shape, dtype=bool)
-    wrong = observed & ~positive & (table != 0)
-    if wrong.any():
-        _refuse_cells("labels", "0, 1 or NaN", table, wrong, "Turn counts into presence with labels > 0.")
-    if not observed.any():
-        raise DataError(
-            f"labels must have at least one observed cell; got only NaN (shape {table.shape}). "
-            "Choose rows that were surveyed."
-        )
-    return LabelCells(positive, observed)
-
-
-def check_probs(probs: npt.ArrayLike, shape: tuple[int, ...] | None = None) -> npt.NDArray[np.floating[Any]]:
-    """Check that probabilities are a table of numbers in [0, 1].
-
-    Parameters
-    ----------
-    probs : array-like of shape (n_samples, n_labels)
-        Probabilities.
-    shape : tuple of int, optional
-        The shape of the labels they belong to.
-
-    Returns
-    -------
-    ndarray of float
-        The same numbers; a float array keeps its dtype and is not copied.
-
-    Raises
-    ------
-    DataError
-        Not a table, another shape, NaN, or a number outside [0, 1].
-
-    Examples
-    --------
-    >>> check_probs([[0, 1]]).dtype
-    dtype('float64')
-    """
-    table = _table("probs", probs)
-    if table.dtype.kind != "f":
-        table = table.astype(np.float64)
-    if shape is not None:
-        _check_shape("probs", table, shape)
-    if not (table.min() >= 0 and table.max() <= 1):  # NaN fails both
-        wrong = ~((table >= 0) & (table <= 1))
-        _refuse_cells("probs", "between 0 and 1", table, wrong, "Logits? Apply the sigmoid first.")
-    return table
-
-
-def check_predictions(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> tuple[LabelCells, BoolArray]:
-    """Return the labels' masks and the predicted, observed cells."""
-    cells = check_labels(labels)
-    table = _table("predictions", predictions)
-    _check_shape("predictions", table, cells.positive.shape)
-    predicted = table == 1
-    wrong = ~predicted & (table != 0)
-    if wrong.any():
-        remedy = "Turn probabilities into 0/1 with apply_thresholds."
-        _refuse_cells("predictions", "0 or 1", table, wrong, remedy)
-    return cells, predicted & cells.observed
-
-
-def _check_probs_of(labels: npt.ArrayLike, probs: npt.ArrayLike) -> tuple[LabelCells, npt.NDArray[np.floating[Any]]]:
-    cells = check_labels(labels)
-    return cells, check_probs(probs, cells.positive.shape)
-
-
-def check_empty(empty: str) -> float:
-    """Return what a row with no true and no predicted label counts as: 1, 0, or NaN to be dropped."""
-    if empty not in _EMPTY_ROW:
-        raise ConfigError(f"empty must be one of {listed(_EMPTY_ROW)}; got {empty!r}.")
-    return _EMPTY_ROW[empty]
-
-
-def _check_zero_division(zero_division: float) -> None:
-    if not (np.isnan(zero_division) or 0 <= zero_division <= 1):
-        raise ConfigError(f"zero_division must be between 0 and 1, or NaN; got {zero_division}.")
-
-
 # Predictions -------------------------------------------------------------------------------------------
 
 
-def _f1(true_positives: Any, predicted: Any, actual: Any, undefined: float) -> FloatArray:
+def f1_of_counts(true_positives: Any, predicted: Any, actual: Any, undefined: float) -> FloatArray:
+    """F1 from counts; ``undefined`` where nothing is true and nothing predicted."""
     total = np.asarray(predicted + actual)
     return np.where(total > 0, 2 * true_positives / np.maximum(total, 1), undefined)
 
@@ -218,7 +57,7 @@ def _f1(true_positives: Any, predicted: Any, actual: Any, undefined: float) -> F
 def f1_along(axis: int | None, cells: LabelCells, predicted: BoolArray, undefined: float) -> FloatArray:
     """F1 of each row (axis 1) or label (axis 0), NaN without any observed cell; or of all cells together."""
     hits = (cells.positive & predicted).sum(axis=axis)
-    values = _f1(hits, predicted.sum(axis=axis), cells.positive.sum(axis=axis), undefined)
+    values = f1_of_counts(hits, predicted.sum(axis=axis), cells.positive.sum(axis=axis), undefined)
     return np.where(cells.observed.any(axis=axis), values, np.nan)
 
 
@@ -275,17 +114,10 @@ def micro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
     return float(f1_along(None, cells, predicted, 0.0))
 
 
-def macro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike, zero_division: float = 0.0) -> float:
+def macro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
     r"""Macro-averaged F1 (maF1): the F1 of each label, averaged over labels.
 
-    In [0, 1]; NaN when no label is left. A label without any observed cell never counts.
-
-    Parameters
-    ----------
-    labels, predictions
-        As in :func:`example_f1`.
-    zero_division : float
-        What a label with no true and no predicted positive counts as; NaN leaves it out.
+    In [0, 1]. A label with no true and no predicted positive counts 0; one without any observed cell never counts.
 
     Examples
     --------
@@ -294,9 +126,8 @@ def macro_f1(labels: npt.ArrayLike, predictions: npt.ArrayLike, zero_division: f
     >>> round(macro_f1([[1, 1], [0, 0], [1, 0]], [[1, 0], [0, 0], [0, 0]]), 4)
     0.3333
     """
-    _check_zero_division(zero_division)
     cells, predicted = check_predictions(labels, predictions)
-    return mean_of_known(f1_along(0, cells, predicted, zero_division))
+    return mean_of_known(f1_along(0, cells, predicted, 0.0))
 
 
 def hamming_accuracy(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
@@ -365,7 +196,7 @@ def label_auc(labels: npt.ArrayLike, probs: npt.ArrayLike) -> FloatArray:
     >>> label_auc([[1, 1], [0, 1], [0, 1]], [[0.5, 0.1], [0.5, 0.2], [0.1, 0.3]])
     array([0.75,  nan])
     """
-    cells, probs = _check_probs_of(labels, probs)
+    cells, probs = check_probs_of(labels, probs)
     areas = np.full(probs.shape[1], np.nan)
     for label, (everything, positives) in enumerate(_sorted_by_label(cells, probs)):
         n_positive, n_negative = positives.size, everything.size - positives.size
@@ -423,7 +254,7 @@ def label_average_precision(labels: npt.ArrayLike, probs: npt.ArrayLike) -> Floa
     >>> label_average_precision([[1], [0], [1]], [[0.9], [0.5], [0.2]]).round(4)
     array([0.8333])
     """
-    cells, probs = _check_probs_of(labels, probs)
+    cells, probs = check_probs_of(labels, probs)
     precisions = np.full(probs.shape[1], np.nan)
     for label, (everything, positives) in enumerate(_sorted_by_label(cells, probs)):
         if positives.size:
@@ -468,7 +299,7 @@ def precision_at_k(labels: npt.ArrayLike, probs: npt.ArrayLike, k: int) -> float
     0.75
     """
     require_count("k", k)
-    cells, probs = _check_probs_of(labels, probs)
+    cells, probs = check_probs_of(labels, probs)
     n_labels = probs.shape[1]
     n_places = min(int(k), n_labels)
     ranked = np.where(cells.observed, probs, -1)  # below every probability, and never a hit
@@ -498,7 +329,7 @@ def log_loss(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     >>> round(log_loss([[1, 0], [np.nan, 1]], [[0.5, 0.5], [0.9, 0.25]]), 4)  # (ln 2 + ln 2 + ln 4) / 3
     0.9242
     """
-    cells, probs = _check_probs_of(labels, probs)
+    cells, probs = check_probs_of(labels, probs)
     return float(_cell_log_loss(cells.positive[cells.observed], probs[cells.observed]).mean())
 
 
@@ -523,8 +354,8 @@ def paired_log_loss(labels: npt.ArrayLike, probs: npt.ArrayLike, rival_probs: np
     >>> round(gap, 4), round(half_width, 4)
     (-0.3466, 0.6793)
     """
-    cells, probs = _check_probs_of(labels, probs)
-    _, rival_probs = _check_probs_of(labels, rival_probs)
+    cells, probs = check_probs_of(labels, probs)
+    _, rival_probs = check_probs_of(labels, rival_probs)
     gap_of_cell = _cell_log_loss(cells.positive, probs) - _cell_log_loss(cells.positive, rival_probs)
     counts = cells.observed.sum(axis=1)
     gaps = (gap_of_cell * cells.observed).sum(axis=1)[counts > 0] / counts[counts > 0]
@@ -549,7 +380,7 @@ def brier_score(labels: npt.ArrayLike, probs: npt.ArrayLike) -> float:
     >>> brier_score([[1, 0], [np.nan, 1]], [[0.5, 0.5], [0.9, 0.0]])  # (1/4 + 1/4 + 1) / 3
     0.5
     """
-    cells, probs = _check_probs_of(labels, probs)
+    cells, probs = check_probs_of(labels, probs)
     gaps = probs[cells.observed].astype(np.float64) - cells.positive[cells.observed]
     return float(np.square(gaps).mean())
 
@@ -571,9 +402,7 @@ class ReliabilityCurve:
     count: IntArray
 
 
-def reliability_curve(
-    labels: npt.ArrayLike, probs: npt.ArrayLike, n_bins: int = 10, strategy: Strategy = "uniform"
-) -> ReliabilityCurve:
+def reliability_curve(labels: npt.ArrayLike, probs: npt.ArrayLike, n_bins: int = 10) -> ReliabilityCurve:
     """Compare predicted probabilities with observed rates, over all observed cells.
 
     Parameters
@@ -581,9 +410,7 @@ def reliability_curve(
     labels, probs
         As in :func:`label_auc`.
     n_bins : int
-        Number of bins.
-    strategy : {"uniform", "quantile"}
-        Bins of equal width, or of (nearly) equal numbers of cells. A bin holds its upper edge.
+        Number of bins, of equal width; a bin holds its upper edge.
 
     Returns
     -------
@@ -597,14 +424,9 @@ def reliability_curve(
     (array([0.25 , 0.875]), array([0.5, 1. ]), array([2, 2]))
     """
     require_count("n_bins", n_bins)
-    if strategy not in ("uniform", "quantile"):
-        raise ConfigError(f"strategy must be 'uniform' or 'quantile'; got {strategy!r}.")
-    cells, probs = _check_probs_of(labels, probs)
+    cells, probs = check_probs_of(labels, probs)
     values = probs[cells.observed].astype(np.float64)
-    edges = np.linspace(0, 1, n_bins + 1)
-    if strategy == "quantile":
-        edges = np.quantile(values, edges)
-    bins = np.searchsorted(edges[1:-1], values)
+    bins = np.searchsorted(np.linspace(0, 1, n_bins + 1)[1:-1], values)
     count = np.bincount(bins, minlength=n_bins)
     filled = count > 0
     count = count[filled]
@@ -613,16 +435,14 @@ def reliability_curve(
     return ReliabilityCurve(predicted / count, positive / count, count)
 
 
-def calibration_error(
-    labels: npt.ArrayLike, probs: npt.ArrayLike, n_bins: int = 15, strategy: Strategy = "uniform"
-) -> float:
+def calibration_error(labels: npt.ArrayLike, probs: npt.ArrayLike, n_bins: int = 15) -> float:
     """Find the expected calibration error (ECE): the mean gap between probability and observed rate.
 
     In [0, 1], smaller is better; gaps are weighted by the cells in each bin.
 
     Parameters
     ----------
-    labels, probs, n_bins, strategy
+    labels, probs, n_bins
         As in :func:`reliability_curve`.
 
     Examples
@@ -632,211 +452,9 @@ def calibration_error(
     >>> calibration_error([[0, 1], [1, 1]], [[0.25, 0.75], [0.25, 1.0]], n_bins=2)
     0.1875
     """
-    curve = reliability_curve(labels, probs, n_bins, strategy)
+    curve = reliability_curve(labels, probs, n_bins)
     gaps = np.abs(curve.mean_predicted - curve.observed_rate)
     return float(np.average(gaps, weights=curve.count))
-
-
-# Thresholds, all in one pass -----------------------------------------------------------------------------
-
-
-class Score(NamedTuple):
-    """A value and the threshold it was reached at (None for measures of probabilities)."""
-
-    value: float
-    threshold: float | None
-
-
-@dataclass(frozen=True, eq=False)
-class ThresholdCurves:
-    """Every prediction measure at every threshold, and the counts behind them.
-
-    Attributes
-    ----------
-    thresholds : ndarray of shape (n_thresholds,)
-        Ascending.
-    example_f1, micro_f1, macro_f1, hamming_accuracy, subset_accuracy : ndarray of shape (n_thresholds,)
-        The measure of that name when a label is predicted where ``p >= threshold``.
-    label_f1 : ndarray of shape (n_thresholds, n_labels)
-        F1 of each label; NaN for a label without any observed cell.
-    label_true_positives, label_predicted : ndarray of int, shape (n_thresholds, n_labels)
-        Hits and predicted cells of each label, observed cells only.
-    label_positives, label_observed : ndarray of int, shape (n_labels,)
-        True and observed cells of each label.
-    """
-
-    thresholds: FloatArray
-    example_f1: FloatArray
-    micro_f1: FloatArray
-    macro_f1: FloatArray
-    hamming_accuracy: FloatArray
-    subset_accuracy: FloatArray
-    label_f1: FloatArray
-    label_true_positives: IntArray
-    label_predicted: IntArray
-    label_positives: IntArray
-    label_observed: IntArray
-
-    def best(self, metric: str) -> Score:
-        """Return the best value of a measure and its threshold.
-
-        Parameters
-        ----------
-        metric : str
-            Name of a measure of predictions, e.g. ``"macro_f1"``.
-
-        Returns
-        -------
-        Score
-            Value and threshold; among equal values the threshold nearest 0.5, then the lower one.
-
-        Raises
-        ------
-        ConfigError
-            Unknown measure, or one that needs no threshold.
-
-        Examples
-        --------
-        >>> threshold_curves([[1, 0]], [[0.8, 0.3]]).best("macro_f1")
-        Score(value=0.5, threshold=0.5)
-        """
-        find_metric(metric, needs="predictions")
-        values: FloatArray = getattr(self, metric)
-        index = int(best_threshold_index(values, self.thresholds))
-        return Score(float(values[index]), float(self.thresholds[index]))
-
-
-def best_threshold_index(values: FloatArray, thresholds: FloatArray) -> npt.NDArray[np.intp]:
-    """Find the threshold of the greatest value; of equals the one nearest 0.5, then the lower.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_thresholds, ...)
-        A measure over thresholds; NaN is worse than any value.
-    thresholds : ndarray of shape (n_thresholds,)
-        Ascending.
-
-    Returns
-    -------
-    ndarray of int, shape (...)
-        Index on the first axis. Values within 1e-12 are equal.
-
-    Examples
-    --------
-    >>> int(best_threshold_index(np.array([0.2, 0.7, 0.7]), np.array([0.1, 0.3, 0.4])))
-    2
-    """
-    known = np.where(np.isnan(values), -np.inf, values)
-    equal = known >= known.max(axis=0) - _TIE
-    # Rounded: .45 and .55 are equally near .5, though not in binary.
-    distance = np.abs(thresholds - 0.5).round(12).reshape(-1, *[1] * (values.ndim - 1))
-    index: npt.NDArray[np.intp] = np.argmin(np.where(equal, distance, np.inf), axis=0)
-    return index
-
-
-def _check_threshold_grid(thresholds: npt.ArrayLike) -> FloatArray:
-    grid = np.asarray(thresholds, dtype=np.float64)
-    if grid.ndim != 1 or not grid.size or not ((grid >= 0) & (grid <= 1)).all() or (np.diff(grid) <= 0).any():
-        shown = listed(grid.tolist()) or "none" if grid.ndim == 1 else f"shape {grid.shape}"
-        raise ConfigError(
-            f"thresholds must be a list of ascending numbers between 0 and 1; got {shown}. Sort them with np.unique."
-        )
-    return grid
-
-
-def threshold_curves(
-    labels: npt.ArrayLike,
-    probs: npt.ArrayLike,
-    thresholds: npt.ArrayLike = THRESHOLDS,
-    *,
-    empty: Empty = "drop",
-    zero_division: float = 0.0,
-) -> ThresholdCurves:
-    """Compute every prediction measure at every threshold in one pass over the probabilities.
-
-    Parameters
-    ----------
-    labels, probs
-        As in :func:`label_auc`; a label is predicted where ``p >= threshold``, compared as float64.
-    thresholds : array-like of shape (n_thresholds,)
-        Ascending numbers in [0, 1].
-    empty : {"drop", "one", "zero"}
-        As in :func:`example_f1`.
-    zero_division : float
-        As in :func:`macro_f1`.
-
-    Returns
-    -------
-    ThresholdCurves
-        One array per measure, and the counts of each label.
-
-    Notes
-    -----
-    Each probability is put once into the bin between two thresholds; cumulative counts of the bins, per row
-    and per label, then give hits and predictions at all thresholds. Rows are taken in chunks, so that memory
-    beyond the input stays at a few bytes per cell.
-
-    Examples
-    --------
-    >>> threshold_curves([[1, 0], [0, 1]], [[0.8, 0.3], [0.1, 0.6]], [0.2, 0.5, 0.7]).micro_f1.round(4)
-    array([0.8   , 1.    , 0.6667])
-    """
-    undefined_row = check_empty(empty)
-    _check_zero_division(zero_division)
-    grid = _check_threshold_grid(thresholds)
-    cells, probs = _check_probs_of(labels, probs)
-    n_rows, n_labels = probs.shape
-    n_bins = grid.size + 1
-    row_f1_sum, n_empty, n_exact = np.zeros(grid.size), np.zeros(grid.size, int), np.zeros(grid.size, int)
-    label_counts = np.zeros((n_labels, 3, n_bins), int)
-    label_offset = np.arange(n_labels) * 3 * n_bins
-    step = max(1, _CELLS_PER_CHUNK // n_labels)
-    for start in range(0, n_rows, step):
-        rows = slice(start, start + step)
-        seen = cells.observed[rows].any(axis=1)
-        # Bin b: the first b thresholds are reached. Class: 0 absent, 1 present, 2 not observed.
-        bins = np.searchsorted(grid, probs[rows], side="right")
-        bins += np.where(cells.observed[rows], cells.positive[rows], 2) * n_bins
-        label_counts += _histogram(bins + label_offset, label_counts.shape)
-        row_offset = np.arange(len(bins))[:, None] * 3 * n_bins
-        hits, predicted, actual = _cumulated(_histogram(bins + row_offset, (len(bins), 3, n_bins)))
-        total = predicted + actual[:, None]
-        row_f1_sum += (2 * hits / np.maximum(total, 1)).sum(axis=0)
-        n_empty += (total[seen] == 0).sum(axis=0)
-        n_exact += (total[seen] == 2 * hits[seen]).sum(axis=0)
-
-    n_seen = int(cells.observed.any(axis=1).sum())
-    n_counted = n_seen - n_empty if empty == "drop" else np.full(grid.size, n_seen)
-    row_f1_sum += n_empty * np.nan_to_num(undefined_row)
-    by_label, predicted_by_label, positives = _cumulated(label_counts)
-    hits, predicted = by_label.T, predicted_by_label.T
-    observed = label_counts[:, :2].sum(axis=(1, 2))
-    label_f1 = _f1(hits, predicted, positives, zero_division)
-    label_f1[:, observed == 0] = np.nan
-    n_wrong = predicted.sum(axis=1) + positives.sum() - 2 * hits.sum(axis=1)
-    return ThresholdCurves(
-        thresholds=grid,
-        example_f1=np.where(n_counted > 0, row_f1_sum / np.maximum(n_counted, 1), np.nan),
-        micro_f1=_f1(hits.sum(axis=1), predicted.sum(axis=1), positives.sum(), 0.0),
-        macro_f1=np.array([mean_of_known(values) for values in label_f1]),
-        hamming_accuracy=(observed.sum() - n_wrong) / observed.sum(),
-        subset_accuracy=n_exact / n_seen,
-        label_f1=label_f1,
-        label_true_positives=hits,
-        label_predicted=predicted,
-        label_positives=positives,
-        label_observed=observed,
-    )
-
-
-def _histogram(codes: npt.NDArray[np.intp], shape: tuple[int, ...]) -> IntArray:
-    return np.bincount(codes.ravel(), minlength=int(np.prod(shape))).reshape(shape)
-
-
-def _cumulated(counts: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """(item, class, bin) counts -> hits and predicted (item, threshold), positives (item,)."""
-    reached = counts[:, :2, ::-1].cumsum(axis=2)[:, :, -2::-1]  # cells that reach threshold 0, 1, ...
-    return reached[:, 1], reached.sum(axis=1), counts[:, 1].sum(axis=1)
 
 
 # The table of measures -----------------------------------------------------------------------------------
@@ -925,39 +543,3 @@ def find_metric(name: str, needs: Literal["predictions", "probs"] | None = None)
     hint = f" Did you mean {spelled[close[0]]!r}?" if close else ""
     rule = f"be a measure of {needs}, one" if needs else "be one"
     raise ConfigError(f"metric must {rule} of {listed(names, limit=len(names))}; got {name!r}.{hint}")
-
-
-def score(labels: npt.ArrayLike, probs: npt.ArrayLike, metric: str, thresholds: npt.ArrayLike = THRESHOLDS) -> Score:
-    """Value of a named measure, as used to choose between models on validation rows.
-
-    Parameters
-    ----------
-    labels, probs
-        As in :func:`label_auc`.
-    metric : str
-        A key of :data:`METRICS`.
-    thresholds : array-like of shape (n_thresholds,)
-        Where to look for the best value of a measure of predictions.
-
-    Returns
-    -------
-    Score
-        ``(value, threshold)``: for a measure of predictions the best value over the thresholds and where it
-        is reached; for a measure of probabilities its value and None.
-
-    Raises
-    ------
-    ConfigError
-        Unknown measure.
-
-    Examples
-    --------
-    >>> score([[1, 0], [0, 1]], [[0.8, 0.3], [0.1, 0.4]], "macro_f1")
-    Score(value=1.0, threshold=0.4)
-    >>> score([[1, 0], [0, 1]], [[0.8, 0.3], [0.1, 0.4]], "mean_auc")
-    Score(value=1.0, threshold=None)
-    """
-    measure = find_metric(metric)
-    if measure.needs == "predictions":
-        return threshold_curves(labels, probs, thresholds).best(metric)
-    return Score(measure.function(labels, probs), None)

@@ -9,7 +9,6 @@ from importlib import resources
 import numpy as np
 import numpy.typing as npt
 
-from hotvae.data.places import degree_columns as degree_columns  # jobs/page_content.py takes it from here
 from hotvae.errors import ConfigError
 
 FloatArray = npt.NDArray[np.float64]
