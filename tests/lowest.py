@@ -81,7 +81,9 @@ def main() -> int:
     stored = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
     found = stored["pythons"] if stored.get("tests") == tests else {}
     for version in asked.pythons:
-        each = {"date": datetime.now(UTC).isoformat(timespec="seconds")} | try_python(version, [*tests, "-n", asked.processes])
+        each = {"date": datetime.now(UTC).isoformat(timespec="seconds")} | try_python(
+            version, [*tests, "-n", asked.processes]
+        )
         found[version] = each
         print(each["python"], each["outcome"], each.get("summary", each.get("said", "")), flush=True)
         RESULT.write_text(json.dumps({"tests": tests, "pythons": found}, indent=1) + "\n", encoding="utf-8")

@@ -242,7 +242,8 @@ def _one_route(model: LabelClassifier, features: Any, labels: pd.DataFrame, seen
     route, told, truth = features[:1], seen.iloc[0, 1:], labels.iloc[0]
     given = {str(name): int(value) for name, value in told.items()}
     before, after = (np.asarray(model.predict_proba(route, given=what))[0] for what in (None, given))
-    most = np.argsort(-np.abs(np.where(labels.columns.isin(list(given)), 0, after - before)), kind="stable")[:N_MOVED]
+    others = [place for place, name in enumerate(labels.columns) if name not in given]
+    most = sorted(others, key=lambda place: -abs(after[place] - before[place]))[:N_MOVED]
     moved = [(labels.columns[i], float(before[i]), float(after[i]), bool(truth.iloc[i])) for i in most]
     return OneRoute(str(seen.iloc[0, 0]), int(told.sum()), int((told == 0).sum()), moved)
 
@@ -291,5 +292,9 @@ def next_steps(result: DemoResult) -> list[tuple[str, str]]:
     each = ["evaluate", model, str(files.test), "--per-label", "species.csv"]
     own = ["train", str(files.train), "--labels", files.labels, "--id-column", files.id_column]
     own += ["--coordinates", files.coordinates, "--effort", "quick", "--out", "my_model"]
-    steps = {"tell it what was seen on twenty routes": tell, "how well each species is predicted": each, "train on a table: put yours here": own}
+    steps = {
+        "tell it what was seen on twenty routes": tell,
+        "how well each species is predicted": each,
+        "train on a table: put yours here": own,
+    }
     return [(why, shlex.join(["hotvae", *words])) for why, words in steps.items()]
