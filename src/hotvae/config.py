@@ -7,9 +7,10 @@ knows it. The values of a configuration are checked when it is built, so that a 
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
+from importlib import import_module, metadata
 from numbers import Integral, Real
 from types import ModuleType
 from typing import Any, Literal, get_args
@@ -127,17 +128,44 @@ def require_module(name: str, purpose: str, extra: str) -> ModuleType:
     >>> require_module("no_such", "read minds", "minds")  # doctest: +NORMALIZE_WHITESPACE
     Traceback (most recent call last):
     ...
-    hotvae.errors.ConfigError: no_such must be installed to read minds; got none. Try pip install no_such (it is in the
-    extra 'minds' of hotvae).
+    hotvae.errors.ConfigError: no_such must be installed to read minds; got none. The extra 'minds' of hotvae brings it:
+    pip install no_such.
     """
     try:
         return import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
         raise ConfigError(
-            f"{package} must be installed to {purpose}; got none. Try pip install {package} (it is in the extra "
-            f"{extra!r} of hotvae)."
+            f"{package} must be installed to {purpose}; got none. {how_to_install(package, extra)}"
         ) from error
+
+
+def how_to_install(package: str, extra: str) -> str:
+    """Say what to type for a package of an extra: all that the extra brings, by name, wherever hotvae came from.
+
+    Parameters
+    ----------
+    package : str
+        What is missing.
+    extra : str
+        The extra of hotvae that brings it.
+
+    Returns
+    -------
+    str
+        A sentence.
+
+    Examples
+    --------
+    >>> how_to_install("optuna", "tune")
+    "The extra 'tune' of hotvae brings it: pip install 'optuna>=4'."
+    """
+    try:
+        needs = [need.partition(";") for need in metadata.requires("hotvae") or []]
+    except metadata.PackageNotFoundError:  # run from its source, not installed
+        needs = []
+    packages = [name.strip() for name, _, when in needs if when.replace("'", '"').strip() == f'extra == "{extra}"']
+    return f"The extra {extra!r} of hotvae brings it: pip install {shlex.join(packages or [package])}."
 
 
 def _is_number(value: Any) -> bool:

@@ -101,5 +101,19 @@ def test_demo__birds__table_from_the_saved_model_and_commands_that_work(tmp_path
     species = [name for name in seen if name in told]
     assert len(species) == 8
     assert (told.loc[seen.index, species] == seen[species]).all(axis=None)
+    moved = out.split("The others that moved most:\n")[1].splitlines()[1:6]
+    alone = run("predict", "hotvae-demo/model", "hotvae-demo/birds/test.csv", "--out", "alone.csv")
+    assert alone[0] == 0
+    route = seen.index[0]
+    assert f"route {route}, " in out
+    before, after = pd.read_csv("alone.csv", index_col="route").loc[route], told.loc[route]
+    shown = [line.rsplit(maxsplit=3) for line in moved]
+    truth = pd.read_csv("hotvae-demo/birds/test.csv", index_col="route").loc[route]
+    names = [name.strip() for name, *_ in shown]
+    assert not set(names) & set(species)
+    change = (after - before).abs()[[name for name in after.index if name in truth.index[13:] and name not in species]]
+    assert change[names].tolist() == pytest.approx(change.nlargest(5).tolist(), abs=1e-6)
+    assert [(was, now) for _, was, now, _ in shown] == [(f"{before[name]:.2f}", f"{after[name]:.2f}") for name in names]
+    assert [found == "yes" for *_, found in shown] == [truth[name] == 1 for name in names]
     measured = run("evaluate", "hotvae-demo/model", "hotvae-demo/birds/test.csv", "--json")[1]
     assert json.loads(measured)["metrics"]["log_loss"] == pytest.approx(ours["log loss"], abs=1e-6)

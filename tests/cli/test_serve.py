@@ -58,5 +58,5 @@ def test_serve__no_model__refused(capsys, tmp_path):
 def test_serve__extra_not_installed__says_how_to_get_it(folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "fastapi", None)
     said = fails(capsys, folder)
-    assert "fastapi must be installed to serve a model; got none. Try pip install fastapi" in said
-    assert "(it is in the extra 'serve' of hotvae)" in said
+    assert "fastapi must be installed to serve a model; got none." in said
+    assert "The extra 'serve' of hotvae brings it: pip install 'fastapi" in said

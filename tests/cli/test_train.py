@@ -95,9 +95,9 @@ def test_train__text__says_what_to_type_next_and_it_works(folder, tmp_path, run,
     following, then = out.splitlines()[-2:]
     assert main(shlex.split(following.removeprefix("next"))[1:]) == 0
     command, _, why = then.removeprefix("then").strip().partition("  (")
-    assert why == "rows it has not seen, with the columns of my sites.csv)"
+    assert why == "your new rows, with the features of my sites.csv)"
     assert "my sites.csv" not in shlex.split(command)  # never the rows it was trained on
-    Path("my sites.csv").rename("new_my sites.csv")
+    Path("my sites.csv").rename("new_rows.csv")
     assert main(shlex.split(command)[1:]) == 0
     assert len(pd.read_csv("predictions.csv")) == 120
 

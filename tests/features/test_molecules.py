@@ -170,7 +170,7 @@ def test_atom_tokens__bonds_written_in_another_order__same_atoms_and_bonds():
 
 def test_atom_tokens__bonds_without_rdkit__error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "rdkit", None)
-    with pytest.raises(ConfigError, match=r"pip install rdkit .*extra 'molecules'"):
+    with pytest.raises(ConfigError, match=r"The extra 'molecules' of hotvae brings it: pip install 'rdkit"):
         AtomTokens(bonds=True).fit(["CSi"])
 
 

@@ -15,7 +15,7 @@ def test_geo_module__installed__is_the_module_itself():
 def test_geo_module__not_installed__says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)  # what Python does for a module that is not there
     with pytest.raises(
-        ConfigError, match=r"^duckdb must be installed to read eBird files; got none\. Try pip install duckdb "
+        ConfigError, match=r"^duckdb must be installed to read eBird files; got none\. The extra 'geo' of hotvae"
     ):
         geo_module("duckdb", "read eBird files")
 

@@ -365,7 +365,7 @@ def test_check_journal__folders__refused(tmp_path):
 def test_optuna__not_installed__says_what_to_install(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(
-        ConfigError, match=r"optuna must be installed to search for settings; got none\. Try pip install"
+        ConfigError, match=r"optuna must be installed to search for settings; got none\. The extra 'tune' of hotvae"
     ):
         task_of(table)
 

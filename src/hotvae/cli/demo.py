@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,14 @@ from hotvae.cli.options import Json, Quiet
 from hotvae.cli.printing import print_json
 from hotvae.config import MOST_SEED
 
-_DIGITS = {"seconds": 1, "joint": 1, "log loss": 4, "half known": 4, "in 90 %": 2}
+if TYPE_CHECKING:
+    from hotvae.jobs.demo import OneRoute
+
+_BIRDS = (
+    "123 breeding birds on 2,226 survey routes of North America, 2009 (US Geological Survey).",
+    "Three models learn from some blocks of the map and are asked about others: one to two minutes.",
+)
+_DIGITS = {"seconds": 1, "joint": 1, "log loss": 4, "half known": 4, "in 90 %": 2, "before": 2, "after": 2}
 
 
 def demo(
@@ -39,9 +46,7 @@ def _birds(out: Path, seed: int, threads: int, quiet: bool, as_json: bool) -> No
             print(f"-- {words} ...", file=sys.stderr, flush=True)
 
     if not quiet:
-        print(
-            "123 breeding birds on 2,226 survey routes of North America, 2009 (US Geological Survey)", file=sys.stderr
-        )
+        print(*_BIRDS, sep="\n", file=sys.stderr)
     result = run_demo(out, seed=seed, n_threads=threads, quiet=quiet, tell=show)
     steps = next_steps(result)
     if as_json:
@@ -53,10 +58,11 @@ def _birds(out: Path, seed: int, threads: int, quiet: bool, as_json: bool) -> No
     _print_rows(result.table)
     print()
     print(*LEGEND, *comparison(result.gaps), sep="\n")
+    _print_route(result.route)
     print(f"\nexplorer  {out / 'explorer.html'}  (tick what you saw, and the map answers; opens in any browser)")
-    print(f"report    {out / 'report.html'}")
+    print(f"report    {out / 'report.html'}  (how good it is, what goes with what, what matters)")
     print(f"model     {out / 'model'}")
-    print(f"tables    {result.files.train.parent}: train.csv, validation.csv, test.csv")
+    print(f"tables    {result.files.train.parent}  (train.csv, validation.csv, test.csv)")
     _print_next(steps)
 
 
@@ -80,6 +86,16 @@ def _virtual(out: Path, seed: int, threads: int, quiet: bool, as_json: bool) -> 
     _print_next(next_steps(result.out))
 
 
+def _print_route(route: "OneRoute") -> None:
+    print(f"\nTell it what was seen: route {route.name}, {route.n_present} species there, {route.n_absent} not.")
+    print("The others that moved most:")
+    rows = [
+        {"species": name, "before": before, "after": after, "found": "yes" if found else "no"}
+        for name, before, after, found in route.moved
+    ]
+    _print_rows(rows)
+
+
 def _print_next(steps: Sequence[tuple[str, str]]) -> None:
     print("\nWhat to type next:")
     if shutil.which("hotvae") is None:  # run from an environment that is not active, as `make demo` does
@@ -96,9 +112,8 @@ def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
         return value or "-" if value is None or isinstance(value, str) else f"{value:.{_DIGITS.get(title, 3)}f}"
 
     grid = Table(box=None, pad_edge=False)
-    for title in rows[0]:
-        is_name = title == "model"
-        grid.add_column(title, justify="left" if is_name else "right", no_wrap=not is_name)
+    for place, title in enumerate(rows[0]):
+        grid.add_column(title, justify="right" if place else "left", no_wrap=place > 0)
     for row in rows:
         grid.add_row(*(cell(title, value) for title, value in row.items()))
     # A log file has no width of its own; the table is 90 columns wide.

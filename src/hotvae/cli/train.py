@@ -219,5 +219,7 @@ def _print_training(summary: Mapping[str, Any], title: str, table: Path | None) 
     print(f"saved       {summary['model']}")
     print(f"next        {shlex.join(['hotvae', 'info', summary['model']])}")
     if table is not None:
-        words = shlex.join(["hotvae", "predict", summary["model"], f"new_{table.name}", "--out", "predictions.csv"])
-        print(f"then        {words}  (rows it has not seen, with the columns of {table.name})")
+        words = shlex.join(
+            ["hotvae", "predict", summary["model"], f"new_rows{table.suffix}", "--out", "predictions.csv"]
+        )
+        print(f"then        {words}  (your new rows, with the features of {table.name})")

@@ -68,7 +68,7 @@ class TableRoles:
     is_long: bool = False
 
     def lines(self) -> list[str]:
-        r"""Say it in full.
+        r"""Say it in full; of more than forty features or labels the first ten and the last.
 
         Examples
         --------
@@ -80,10 +80,16 @@ class TableRoles:
         out = ", ".join(f"{name} ({why})" for name, why in self.left_out.items())
         return [
             *self.notes,
-            f"features ({len(self.features)}): {', '.join(self.features)}",
-            f"labels ({len(self.labels)}): {', '.join(self.labels)}",
+            f"features ({len(self.features)}): {_named(self.features)}",
+            f"labels ({len(self.labels)}): {_named(self.labels)}",
             f"left out ({len(self.left_out)}): {out or 'nothing'}",
         ]
+
+
+def _named(names: Sequence[str]) -> str:
+    """Join names; of very many the first and the last, by which a range that went wrong is seen."""
+    shown = names if len(names) <= 40 else [*names[:10], f"{len(names) - 11} more", names[-1]]
+    return ", ".join(shown)
 
 
 def read_table(

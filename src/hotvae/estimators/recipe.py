@@ -546,16 +546,17 @@ def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidat
     logits: dict[str, NDArray[Any]] = {}
     entries = {candidate.name: Entry(candidate.name, candidate.kind, candidate.form) for candidate in candidates}
 
-    def note(candidate: Candidate, found: NDArray[Any], n_epochs: int = 0) -> None:
+    def note(candidate: Candidate, found: NDArray[Any], n_epochs: int = 0, stage: str = "") -> None:
         entry, logits[candidate.name] = entries[candidate.name], found
         entry.epochs, entry.log_loss = n_epochs, logit_loss(labels[: len(found)], found)
-        length = f" ({n_epochs} epochs)" if n_epochs else ""
+        length = f" ({stage}, {n_epochs} epochs)" if n_epochs else ""
         shop.say(f"{candidate.name}: log loss {entry.log_loss:.4f}{length}")
 
     def stacked(names: Sequence[str], n_rows: int) -> float:
         tables, target = [logits[name][:n_rows] for name in names], labels[:n_rows]
         return logit_loss(target, fit_stack(tables, target, by_label=False).logits(tables))
 
+    shop.say(f"{len(candidates)} candidates are tried on rows held out; a smaller log loss is better")
     quick = [candidate for candidate in candidates if candidate.kind != "network"]
     networks = [candidate for candidate in candidates if candidate.kind == "network"]
     for candidate in quick:
@@ -563,7 +564,7 @@ def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidat
     if len(networks) > shop.work.n_networks:
         for candidate in networks:
             member, found = shop.on_fold(candidate, 0, max(5, shop.work.max_epochs // 3))
-            note(candidate, found, member.n_epochs)
+            note(candidate, found, member.n_epochs, "a first look")
         beside, rest, networks = [candidate.name for candidate in quick], networks, []
         while len(networks) < shop.work.n_networks:
             losses = [stacked([*beside, candidate.name], len(first)) for candidate in rest]
@@ -573,9 +574,9 @@ def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidat
             entries[candidate.name].outcome = "left out after a third of the epochs"
     for place, candidate in enumerate(networks):
         member, found = shop.on_fold(candidate, 0)
-        note(candidate, found, member.n_epochs)
+        note(candidate, found, member.n_epochs, "as long as it gets better")
         networks[place] = replace(candidate, epochs=max(2, round(_TO_THE_END * member.n_epochs)))
-        note(networks[place], shop.held_out(networks[place], n_folds), cast(int, networks[place].epochs))
+        note(networks[place], shop.held_out(networks[place], n_folds), cast(int, networks[place].epochs), "in full")
 
     chosen: list[Candidate] = []
     least, remaining = float("inf"), [*quick, *networks]
@@ -678,7 +679,7 @@ def fit_chosen(shop: Workshop, chosen: Sequence[Candidate], entries: list[Entry]
     n_rows, n_labels = shop.labels.shape
     every = shop.rows_of(shop.folds.n_folds)
     for candidate in chosen:
-        shop.say(f"{candidate.name}: on all folds")
+        shop.say(f"{candidate.name}: chosen; learning from all folds but one, each in turn")
         table = np.empty((n_rows, n_labels))
         table[every] = shop.held_out(candidate, shop.folds.n_folds)
         found[candidate.name] = table
@@ -693,7 +694,7 @@ def fit_chosen(shop: Workshop, chosen: Sequence[Candidate], entries: list[Entry]
         stack = fit_stack([found[candidate.name] for candidate in kept], shop.labels)
     tables = [found[candidate.name] for candidate in kept]
     for candidate in kept:
-        shop.say(f"{candidate.name}: on all rows")
+        shop.say(f"{candidate.name}: learning from all rows")
         whole[candidate.name] = shop.on_all(candidate)
     for entry in entries:
         entry.seconds = round(shop.seconds.get(entry.name, 0.0), 2)

@@ -247,7 +247,7 @@ class StackedClassifier(LabelClassifier):
             )
             kept += [] if self.gate_ is None else [self.gate_]
             if self._wants_law():
-                say("which labels go together")
+                say("learning which labels go together")
                 self.law_ = self.out_of_fold_.learn_law(self._training())
                 self.recipe_.together = law_line(self.law_)
                 say(self.recipe_.together)

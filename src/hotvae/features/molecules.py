@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from hotvae.config import require_count, require_flag
+from hotvae.config import how_to_install, require_count, require_flag
 from hotvae.errors import ConfigError, DataError, DataWarning, listed
 from hotvae.features.text import as_texts
 from hotvae.features.tokens import NOTHING, UNKNOWN, TokenRows
@@ -312,8 +312,7 @@ def _graph_of(smiles: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]
         from rdkit import Chem, rdBase
     except ImportError as error:
         raise ConfigError(
-            "bonds must be False where RDKit is absent; got True. Try pip install rdkit (it is in the extra "
-            "'molecules' of hotvae)."
+            f"bonds must be False where RDKit is absent; got True. {how_to_install('rdkit', 'molecules')}"
         ) from error
     with rdBase.BlockLogs():  # what it cannot read is told in a warning of ours
         molecule = Chem.MolFromSmiles(smiles)

@@ -27,10 +27,10 @@ def geo_module(name: str, purpose: str) -> Any:
 
     Examples
     --------
-    >>> geo_module("no_such", "read rasters")  # doctest: +NORMALIZE_WHITESPACE
+    >>> geo_module("no_such", "read rasters")
     Traceback (most recent call last):
     ...
-    hotvae.errors.ConfigError: no_such must be installed to read rasters; got none. Try pip install no_such (it is in
-    the extra 'geo' of hotvae).
+    hotvae.errors.ConfigError: no_such must be installed to read rasters; got none. The extra 'geo' of hotvae brings
+    it: pip install ...
     """
     return require_module(name, purpose, "geo")

@@ -44,11 +44,35 @@ PAGE_ROWS = 100
 
 COLUMNS = ("log loss", "AUC", "half known", "joint", "in 90 %", "seconds")
 LEGEND = (
-    "log loss, AUC: single species on routes in blocks of the map that no model has seen",
-    "half known: log loss of the other half, once half of a route's species are told (no rival can be told)",
-    "joint: minus log likelihood of a route's whole list, in nats; less is better",
-    "in 90 %: share of routes whose number of species lies in the interval that should hold 90 %",
+    "All on routes in blocks of the map that no model has seen.",
+    "log loss    how far probabilities are from what was found; less is better",
+    "AUC         chance that a route with a species ranks above one without; 0.5 is guessing, 1 is perfect",
+    "half known  log loss of the other half, once half of a route's species are told; only HOT-VAE can be told",
+    "joint       minus log likelihood of a route's whole list of species, in nats; less is better",
+    "in 90 %     share of routes whose number of species lies in the interval that should hold 0.90",
 )
+N_MOVED = 5
+"""Species that are named in the example of one route."""
+
+
+@dataclass(frozen=True)
+class OneRoute:
+    """A route before and after every second species of it is told.
+
+    Attributes
+    ----------
+    name : str
+        Of the route.
+    n_present, n_absent : int
+        How many species were told to be there, and how many not to be.
+    moved : list of (str, float, float, bool)
+        The other species whose probability moved most: name, before, after, and whether it was found there.
+    """
+
+    name: str
+    n_present: int
+    n_absent: int
+    moved: list[tuple[str, float, float, bool]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +92,8 @@ class DemoResult:
         HOT-VAE's log loss minus each rival's on the test routes, with half of its 95 % interval over routes.
     files : ExportedSet
         The tables.
+    route : OneRoute
+        An example of telling it what was seen.
     """
 
     out: Path
@@ -75,6 +101,7 @@ class DemoResult:
     table: list[dict[str, Any]]
     gaps: dict[str, tuple[float, float]]
     files: ExportedSet
+    route: OneRoute
 
 
 def run_demo(
@@ -156,8 +183,9 @@ def run_demo(
     ]
     truth = test[1].to_numpy()
     gaps = {name: paired_log_loss(truth, probs[HOT_VAE], probs[name]) for name in models if name != HOT_VAE}
-    result = DemoResult(out, seed, table, gaps, files)
-    write_table(_seen(files), out / "seen.csv")
+    seen = _seen(files)
+    write_table(seen, out / "seen.csv")
+    result = DemoResult(out, seed, table, gaps, files, _one_route(saved, *test, seen))
     n_rows = {"train": len(learn[1]), "validation": len(choose[1]), "test": len(test[1])}
     notes = demo_notes(["--seed", str(seed), "--out", out.name], seed, n_rows, table, gaps)
     notes["data"] = {name: getattr(describe(BIRDS), name) for name in ("name", "source", "licence", "citation")}
@@ -168,7 +196,8 @@ def run_demo(
     page = out / "explorer.html"
     explore_model(out / "model", out / "routes.csv", page, title="Breeding birds, 2009", seed=seed, force=True)
     tell("the report")
-    explain_table(out / "model", files.test, out / "report.html", rows=PAGE_ROWS, seed=seed, force=True)
+    words = "Breeding birds, 2009: what the model says of routes it has not seen"
+    explain_table(out / "model", files.test, out / "report.html", rows=PAGE_ROWS, title=words, seed=seed, force=True)
     return result
 
 
@@ -220,6 +249,17 @@ def demo_notes(
     }
 
 
+def _one_route(model: LabelClassifier, features: Any, labels: pd.DataFrame, seen: pd.DataFrame) -> OneRoute:
+    """Ask about the first test route before and after what is said of it."""
+    route, told, truth = features[:1], seen.iloc[0, 1:], labels.iloc[0]
+    given = {str(name): int(value) for name, value in told.items()}
+    before, after = (np.asarray(model.predict_proba(route, given=what))[0] for what in (None, given))
+    others = [place for place, name in enumerate(labels.columns) if name not in given]
+    most = sorted(others, key=lambda place: -abs(after[place] - before[place]))[:N_MOVED]
+    moved = [(labels.columns[i], float(before[i]), float(after[i]), bool(truth.iloc[i])) for i in most]
+    return OneRoute(str(seen.iloc[0, 0]), int(told.sum()), int((told == 0).sum()), moved)
+
+
 def comparison(gaps: dict[str, tuple[float, float]]) -> list[str]:
     """Say how HOT-VAE's log loss stands to each rival's, row by row.
 
@@ -236,13 +276,13 @@ def comparison(gaps: dict[str, tuple[float, float]]) -> list[str]:
     Examples
     --------
     >>> comparison({"trees": (-0.02, 0.001)})
-    ['log loss of HOT-VAE minus that of trees: -0.0200 ± 0.0010 (95 %, over test rows): HOT-VAE is ahead']
+    ['HOT-VAE against trees: log loss -0.0200 ± 0.0010 (95 %, row by row), HOT-VAE is ahead']
     """
     sentences = []
     for rival, (gap, half_width) in gaps.items():
         verdict = "level" if abs(gap) <= half_width else "HOT-VAE is ahead" if gap < 0 else "HOT-VAE is behind"
-        numbers = f"{gap:+.4f} ± {half_width:.4f} (95 %, over test rows)"
-        sentences.append(f"log loss of HOT-VAE minus that of {rival}: {numbers}: {verdict}")
+        numbers = f"{gap:+.4f} ± {half_width:.4f} (95 %, row by row)"
+        sentences.append(f"HOT-VAE against {rival}: log loss {numbers}, {verdict}")
     return sentences
 
 
@@ -264,5 +304,9 @@ def next_steps(result: DemoResult) -> list[tuple[str, str]]:
     each = ["evaluate", model, str(files.test), "--per-label", "species.csv"]
     own = ["train", str(files.train), "--labels", files.labels, "--id-column", files.id_column]
     own += ["--coordinates", files.coordinates, "--effort", "quick", "--out", "my_model"]
-    steps = {"tell it what was seen on some routes": tell, "every species by itself": each, "a table of your own": own}
+    steps = {
+        "tell it what was seen on twenty routes": tell,
+        "how well each species is predicted": each,
+        "train on a table: put yours here": own,
+    }
     return [(why, shlex.join(["hotvae", *words])) for why, words in steps.items()]

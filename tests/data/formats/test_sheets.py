@@ -48,7 +48,7 @@ def test_read_frame__damaged_workbook_or_no_openpyxl__says_so(tmp_path, monkeypa
         read_frame(tmp_path / "bad.xlsx")
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(
-        ConfigError, match=r"openpyxl must be installed to read workbooks; got none\. Try pip install openpyxl "
+        ConfigError, match=r"openpyxl must be installed to read workbooks; got none\. The extra 'geo' of hotvae"
     ):
         read_frame(tmp_path / "bad.xlsx")
 
