@@ -272,5 +272,8 @@ def restore_member(candidate: Candidate, tensors: Mapping[str, Tensor], n_epochs
 
 def mean_logits(members: Sequence[Member], features: Any) -> NDArray[np.float64]:
     """Average the logits of one candidate fitted several times, with other seeds."""
-    total: NDArray[np.float64] = np.sum([member.logits(features) for member in members], axis=0, dtype=np.float64)
-    return total / len(members)
+    total: NDArray[np.float64] = members[0].logits(features).astype(np.float64)
+    for member in members[1:]:
+        total += member.logits(features)
+    total /= len(members)
+    return total

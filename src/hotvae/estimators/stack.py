@@ -46,7 +46,9 @@ class Stack:
         for weight, table in zip(self.weights, members, strict=True):
             if weight > 0:
                 total += weight * table
-        return self.temperature * total + self.bias
+        total *= self.temperature
+        total += self.bias
+        return total
 
     def state(self) -> dict[str, list[float]]:
         """Everything, ready for JSON."""

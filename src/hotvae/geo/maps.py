@@ -28,12 +28,12 @@ PROB_SCALE, PROB_NODATA = 0.004, 255
 """A stored 0 to 250 times 0.004 is a probability; 255 is no data."""
 
 # Cells of a table of probabilities that are computed at once: what is made of them stays in the processor's cache.
-_CELLS_AT_ONCE = 200_000
+_CELLS_AT_ONCE = 400_000
 # Windows that are looked at beforehand, cells of them that are predicted twice, and cells that draws are made for.
 _LOOKED_AT, _TRIED, _DRAWN = 12, 2_000, 400
 # Steps that the range of a covariate may be cut into, the coarsest first.
 _STEPS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
-# Rows saved below this share are not worth any error.
+# Rows saved below this share are not worth any error, nor looking for them in every tile.
 _WORTH = 0.05
 
 
@@ -104,7 +104,8 @@ class Steps:
     n_tried : int
         How many these were.
     share_saved : float
-        Share of cells in the windows looked at that need no prediction of their own.
+        Share of cells in the windows looked at that need no prediction of their own; 0 where it is too small for equal
+        rows to be looked for.
     """
 
     size: dict[str, float] = field(default_factory=dict)
@@ -253,7 +254,7 @@ class MapModel:
         }
         if self.sets is not None:
             calls = self.sets.calls(probs, self.options.level)
-            uncertainty.append((calls == CANNOT_TELL).sum(axis=1))
+            uncertainty.append(np.count_nonzero(calls == CANNOT_TELL, axis=1))
             if self.options.calls:
                 found["calls"] = calls.astype(np.uint8)
         return found | {"richness": _columns(richness), "uncertainty": _columns(uncertainty)}
@@ -301,7 +302,9 @@ def map_window(mapper: MapModel, inputs: MapInputs, window: Window) -> Tile:
     clock = _Clock()
     cells = inputs.read(window)
     clock.lap("read")
-    table, which = _distinct(mapper.steps.rounded(cells.table))
+    table, which = cells.table, np.arange(len(cells.table))
+    if mapper.steps.share_saved >= _WORTH:
+        table, which = _distinct(mapper.steps.rounded(table))
     clock.lap("rest")
     parts = []
     for rows in mapper.pieces(table):
@@ -423,8 +426,7 @@ def prepare(
         everywhere = np.asarray(area.columns_beyond(model._read(mapper.rows(tried))).all(axis=0))
         beyond = tuple(name for name, is_beyond in zip(area.names, everywhere, strict=True) if is_beyond)
         mapper = replace(mapper, beyond=beyond)
-    if options.tolerance > 0:
-        mapper = replace(mapper, steps=_choose_steps(mapper, tried, seen, options.tolerance))
+    mapper = replace(mapper, steps=_choose_steps(mapper, tried, seen, options.tolerance))
     if options.draw_every_cell:
         return mapper
     drawn = tried.iloc[:: max(1, len(tried) // _DRAWN)]
@@ -460,13 +462,16 @@ def _check_places(area: Applicability | None, mapper: MapModel, table: pd.DataFr
 def _choose_steps(mapper: MapModel, tried: pd.DataFrame, seen: Sequence[pd.DataFrame], tolerance: float) -> Steps:
     """Find the coarsest reading whose probabilities stay within the tolerance on the cells tried.
 
-    What saves next to nothing is not worth any error: then values are read as they are.
+    What saves next to nothing is not worth any error: then values are read as they are, as with a tolerance of 0.
     """
     numeric = [name for name in mapper.columns if pd.api.types.is_float_dtype(tried[name].dtype)]
     ranges = {name: float(np.subtract(*np.quantile(tried[name], [0.99, 0.01]))) for name in numeric}
-    exact = mapper.predict(tried)
     n_seen = sum(map(len, seen))
-    plain = Steps(n_tried=len(tried), share_saved=1 - sum(len(_distinct(table)[0]) for table in seen) / n_seen)
+    equal = 1 - sum(len(_distinct(table)[0]) for table in seen) / n_seen
+    plain = Steps(n_tried=len(tried), share_saved=equal if equal >= _WORTH else 0.0)
+    if tolerance == 0:
+        return plain
+    exact = mapper.predict(tried)
     for n_steps in _STEPS:
         size = {name: width / n_steps for name, width in ranges.items() if width > 0}
         steps = Steps(size, n_steps)
@@ -474,7 +479,7 @@ def _choose_steps(mapper: MapModel, tried: pd.DataFrame, seen: Sequence[pd.DataF
         if moved.max() > tolerance:
             continue
         saved = 1 - sum(len(_distinct(steps.rounded(table))[0]) for table in seen) / n_seen
-        if saved < plain.share_saved + _WORTH:
+        if saved < equal + _WORTH:
             return plain
         return Steps(size, n_steps, float(moved.max()), float(moved.mean()), len(tried), saved)
     return plain
@@ -509,7 +514,8 @@ def learn_spread(mapper: MapModel, table: pd.DataFrame) -> RichnessSpread:
 
 def richness_moments(probs: Floats) -> tuple[Floats, Floats]:
     """Return the expected richness, and its deviation if labels were independent."""
-    return probs.sum(axis=1), np.sqrt((probs * (1 - probs)).sum(axis=1))
+    mean: Floats = probs.sum(axis=1)
+    return mean, np.sqrt(np.maximum(mean - np.einsum("ij,ij->i", probs, probs), 0))
 
 
 def _terms(mean: Floats, spread: Floats) -> Floats:

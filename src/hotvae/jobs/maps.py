@@ -498,7 +498,7 @@ def _assemble(
     store: TileStore, mapper: MapModel, inputs: MapInputs, has_future: bool, target: Path
 ) -> tuple[list[Path], dict[str, list[list[float]]]]:
     """Write the rasters and their styles; return them, and the range of each band."""
-    windows, files, ranges = inputs.windows(), [], {}
+    files, ranges = [], {}
     for product, names in _products(mapper, has_future).items():
         path = target / f"{product}.tif"
         is_bytes = product.endswith("calls") or (product.endswith("probabilities") and not mapper.options.as_float)
@@ -508,7 +508,7 @@ def _assemble(
             path,
             inputs.grid,
             names,
-            partial(_tiles_of, store, windows, product, seen),
+            partial(_tile_of, store, product, seen),
             dtype="uint8" if is_bytes else "float32",
             nodata=PROB_NODATA if is_bytes else float("nan"),
             scale=scale,
@@ -522,13 +522,10 @@ def _assemble(
     return files, ranges
 
 
-def _tiles_of(
-    store: TileStore, windows: Sequence[Window], product: str, seen: _Ranges
-) -> Iterable[tuple[Window, NDArray[Any]]]:
-    for window in windows:
-        bands = store.read(window.number, product)
-        seen.look(bands)
-        yield window, bands
+def _tile_of(store: TileStore, product: str, seen: _Ranges, window: Window) -> NDArray[Any]:
+    bands = store.read(window.number, product)
+    seen.look(bands)
+    return bands
 
 
 class _Ranges:
