@@ -15,8 +15,9 @@ const Law = (() => {
     };
     const plain = ({ values, shape: [rows, columns] }) => Matrix.of(rows, columns, (r, c) => values[r * columns + c]);
     const turned = ({ values, shape: [rows, columns] }) => Matrix.of(columns, rows, (c, r) => values[r * columns + c]);
+    const doubled = (gate) => turned({ ...gate, values: gate.values.map((value) => 2 * value) });
     const groupOf = (tell, gate, isHub) => ({
-      ...{ tell: listed(tell, L), gate: gate && listed(turned(gate)), isHub },
+      ...{ tell: listed(tell, L), gate: gate && listed(doubled(gate)), isHub },
       ...{ units: new Matrix(ROWS, tell.columns), loud: new Matrix(ROWS, tell.columns) },
     });
     const groups = [],
@@ -37,7 +38,10 @@ const Law = (() => {
 
   // Of `from`, the column that one label hears.
   function narrowTo(label, from, to) {
-    if (from) for (let r = 0; r < from.rows; r++) to.values[r * to.step] = from.values[r * from.step + label];
+    if (!from) return;
+    const heard = from.values,
+      into = to.values;
+    for (let r = 0; r < from.rows; r++) into[r * to.step] = heard[r * from.step + label];
   }
 
   // A solver keeps its scratch numbers. Fill `base` and `features`, call `place`, then `solve` as often as wanted.
@@ -54,21 +58,20 @@ const Law = (() => {
     function place(n) {
       prob.values.set(base.values.subarray(0, n * base.step));
       logisticOf(prob, n);
+      const seen = features.values;
       for (let r = 0; r < n; r++) {
         if (!arrays.gates) features.row(r).set(prob.row(r));
-        features.values[r * features.step + nFeatures] = 1; // the bias
+        seen[r * features.step + nFeatures] = 1; // the bias
       }
       for (const voice of voices)
         for (const { gate, loud } of voice.groups) {
-          if (!gate) {
-            loud.values.fill(1);
-            continue;
-          }
-          loud.values.fill(0);
+          const values = loud.values,
+            count = n * loud.step;
+          values.fill(gate ? 0 : 1, 0, count);
+          if (!gate) continue;
           addProduct(loud, features, gate, gate.every, n);
-          for (let i = 0; i < n * loud.step; i++) loud.values[i] *= 2;
           logisticOf(loud, n);
-          for (let i = 0; i < n * loud.step; i++) loud.values[i] *= 2; // 1 + tanh(x) = 2 / (1 + exp(-2 x))
+          for (let i = 0; i < count; i++) values[i] *= 2; // 1 + tanh(x) = 2 / (1 + exp(-2 x)); the gate has the inner 2
         }
     }
 
@@ -78,7 +81,9 @@ const Law = (() => {
       const [edge, difference] = heard.edges;
       if (edge) addProduct(out, spoken, edge, speakers(edge), n);
       if (difference) {
-        for (let i = 0; i < n * size.step; i++) size.values[i] = Math.abs(spoken.values[i]);
+        const from = spoken.values,
+          to = size.values;
+        for (let i = 0; i < n * size.step; i++) to[i] = Math.abs(from[i]);
         addProduct(out, size, difference, speakers(difference), n);
       }
       voice.groups.forEach(({ tell, units, loud, isHub }, number) => {
@@ -107,13 +112,16 @@ const Law = (() => {
         else narrowTo(only, { ...base, values: base.values, rows: n }, alone);
         return out;
       }
+      const saying = first.values,
+        knowing = isTold.values,
+        expected = prob.values;
       for (let r = 0; r < n; r++)
         for (let k = 0; k < K; k++) {
           const value = values[r * K + k],
             at = r * first.step + k,
             isKnown = value === value;
-          first.values[at] = isKnown ? value - prob.values[r * prob.step + names[k]] : 0;
-          isTold.values[at] = isKnown ? 1 : 0;
+          saying[at] = isKnown ? value - expected[r * prob.step + names[k]] : 0;
+          knowing[at] = isKnown ? 1 : 0;
         }
       out.values.fill(0, 0, n * out.step);
       for (const voice of voices) {
@@ -135,11 +143,13 @@ const Law = (() => {
           pass(voice.passing[round], voice.passingKnown[round], names, n);
         }
       }
-      const share = 1 / voices.length;
-      if (only < 0) for (let i = 0; i < n * base.step; i++) out.values[i] = base.values[i] + share * out.values[i];
+      const share = 1 / voices.length,
+        foretold = base.values,
+        found = out.values;
+      if (only < 0) for (let i = 0; i < n * base.step; i++) found[i] = foretold[i] + share * found[i];
       else
         for (let r = 0; r < n; r++)
-          out.values[r * out.step] = base.values[r * base.step + only] + share * out.values[r * out.step];
+          found[r * out.step] = foretold[r * base.step + only] + share * found[r * out.step];
       return out;
     }
 
@@ -147,14 +157,15 @@ const Law = (() => {
     function pass(unknown, known, names, n) {
       const to = news.values,
         after = moved.values,
-        before = prob.values;
+        before = prob.values,
+        knowing = isTold.values,
+        saying = first.values;
       for (let i = 0; i < n * news.step; i++) to[i] = unknown * (after[i] - before[i]);
       for (let r = 0; r < n; r++)
-        names.forEach((label, k) => {
-          const at = r * news.step + label;
-          if (isTold.values[r * isTold.step + k])
-            to[at] = first.values[r * first.step + k] + known * (after[at] - before[at]);
-        });
+        for (let k = 0; k < names.length; k++) {
+          const at = r * news.step + names[k];
+          if (knowing[r * first.step + k]) to[at] = saying[r * first.step + k] + known * (after[at] - before[at]);
+        }
     }
 
     return { base, features, place, solve };

@@ -155,7 +155,8 @@ const Products = (() => {
 
   // Which rows of a matrix take part in a product.
   function rowsOf(matrix, names, into = new Matrix(1, names.length, Int32Array)) {
-    names.forEach((name, k) => (into.values[k] = 4 * name * matrix.step));
+    const values = into.values;
+    for (let k = 0; k < names.length; k++) values[k] = 4 * names[k] * matrix.step;
     into.columns = names.length;
     return into;
   }

@@ -120,7 +120,8 @@ function standIn(n) {
   layers.forEach(({ weights, out, every }, number) => {
     const values = out.values;
     values.fill(0, 0, n * out.step);
-    for (let r = 0; r < n; r++) seen.values[r * seen.step + every.columns - 1] = 1; // the bias
+    const inputs = seen.values;
+    for (let r = 0; r < n; r++) inputs[r * seen.step + every.columns - 1] = 1; // the bias
     Products.addProduct(out, seen, weights, every, n);
     if (number < layers.length - 1) for (let i = 0; i < n * out.step; i++) if (values[i] < 0) values[i] = 0;
     seen = out;
@@ -132,17 +133,18 @@ function standIn(n) {
 function stand(cells, moves) {
   const n = cells.length,
     { base } = solver,
+    logits = base.values,
     { values, step: steps } = arrays.logits;
   for (let r = 0; r < n; r++) {
     const row = values.subarray(cells[r] * nLabels, (cells[r] + 1) * nLabels);
-    if (steps) stepped(row, arrays.logits, base.values, r * base.step);
-    else base.values.set(row, r * base.step);
+    if (steps) stepped(row, arrays.logits, logits, r * base.step);
+    else logits.set(row, r * base.step);
     featuresInto(r, cells[r], []);
   }
   if (moves.length && layers.length) {
     const add = (sign) => {
       const change = standIn(n).values;
-      for (let i = 0; i < n * base.step; i++) base.values[i] += sign * change[i];
+      for (let i = 0; i < n * base.step; i++) logits[i] += sign * change[i];
     };
     add(-1);
     for (let r = 0; r < n; r++) featuresInto(r, cells[r], moves);
@@ -160,8 +162,8 @@ function probsOf(cells, known, values, moves, only = -1) {
   for (let i = 0; i < n * K; i++) everywhere[i] = values[i % K];
   const found = solver.solve(known, everywhere, n, only);
   Products.logisticOf(found, n);
-  if (only < 0)
-    for (let r = 0; r < n; r++) for (let k = 0; k < K; k++) found.values[r * found.step + known[k]] = values[k];
+  const probs = found.values;
+  if (only < 0) for (let r = 0; r < n; r++) for (let k = 0; k < K; k++) probs[r * found.step + known[k]] = values[k];
   return found;
 }
 
