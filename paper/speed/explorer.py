@@ -2,11 +2,12 @@
 
     python -m paper.speed.explorer                 (both sizes; a minute on an idle machine)
     python -m paper.speed.explorer --only 100x5000
+    python -m paper.speed.explorer --render        (writes the table of docs/explorer.md)
 
 Pages of invented numbers, of the shape that the default model has (two rounds, three voices, 32 causes, an edge for
 each pair, 12 covariates, a stand-in): 100 species x 5,000 places, and 300 x 20,000. Each is opened in chromium from
 disk; then five species are told one after the other, with a species and with the number of species on the map, a slider
-is moved and the map is panned. Written down: megabytes; seconds until the map is there; milliseconds from the click to
+is moved five times, and the map is panned. Written down: megabytes; seconds until the map is there; milliseconds from the click to
 the map of a species, and to the whole map of richness; and tasks of the page's own thread from 50 ms on, as the
 browser's PerformanceObserver counts them. These are by the clock, which a busy machine stretches. Processor time is not
 stretched: that of the page's process for a telling, all workers together, and that of the longest task of its own
@@ -24,12 +25,15 @@ from pathlib import Path
 
 import numpy as np
 
+from hotvae.explain.stand_in import _WIDTHS
 from hotvae.files import write_text
 from hotvae.report.explorer import ExplorerContent
 from hotvae.report.page import write_page
-from paper import RESULTS
+from paper import DOCS, RESULTS
 from paper.runner import provenance
+from paper.summaries import markdown_table, replace_marked
 
+PAGE = DOCS / "explorer.md"
 SIZES = {"100x5000": (100, 5000), "300x20000": (300, 20000)}
 N_TOLD = 5
 
@@ -55,7 +59,7 @@ def invented_content(n_labels, n_places, precision="int16", *, n_voices=3, seed=
         arrays[f"law.{voice}.edge"], arrays[f"law.{voice}.send"] = edge, send
         arrays[f"law.{voice}.hear"] = send * random.normal(scale=0.3, size=n_causes)
         arrays[f"law.{voice}.cause_gate"] = random.normal(scale=0.2, size=(n_causes, n_columns + 1))
-    widths = (n_columns, 96, 48, n_labels)
+    widths = (n_columns, *_WIDTHS, n_labels)
     for layer in range(3):
         shape = widths[layer + 1], widths[layer] + 1
         arrays[f"stand_in.{layer}"] = random.normal(scale=2 / np.sqrt(shape[1]), size=shape)
@@ -91,7 +95,8 @@ _TELL = """([kind, label, count]) => new Promise((resolve) => {
   const began = performance.now();
   const look = new MutationObserver(() => { look.disconnect(); resolve(performance.now() - began); });
   look.observe(document.documentElement, { attributeFilter: ['data-painted'] });
-  change({ kind, label, told: Array.from({ length: count }, (_, k) => [3 * k, k % 2]) });
+  const told = Array.from({ length: kind === 'moved' ? 1 : count }, (_, k) => [3 * k, k % 2]);
+  change({ kind: kind === 'moved' ? 'richness' : kind, label, told, shifts: kind === 'moved' ? [[0, count / 10]] : [] });
 })"""
 
 
@@ -128,7 +133,7 @@ def measure(page, browser):
     found = {"seconds_to_open": tab.evaluate("performance.now()") / 1000}
     found["workers"] = tab.evaluate("engine.workers.length")
     processor = Processor(browser)
-    for kind in ("label", "richness"):
+    for kind in ("label", "richness", "moved"):
         tab.wait_for_timeout(1000)
         before = processor.now()
         spent = [tab.evaluate(_TELL, [kind, 50, count]) for count in range(1, N_TOLD + 1)]
@@ -150,6 +155,44 @@ def measure(page, browser):
     return found
 
 
+def page_text(found):
+    """Write what the page shows."""
+    results, machine = found["results"], found["machine"]
+    sizes = [results[name] for name in SIZES]
+
+    def median(part, what):
+        return f"{np.median(part[f'milliseconds_to_{what}']):.0f} ms"
+
+    def longest(part):
+        return f"{max((duration for _, duration in part['long_tasks']), default=0):.0f} ms"
+
+    rows = [
+        ["file", *(f"{part['megabytes']:.1f} MB" for part in sizes)],
+        ["the map is there", *(f"{part['seconds_to_open']:.1f} s" for part in sizes)],
+        ["told, and the map of a species follows", *(median(part, "label") for part in sizes)],
+        ["told, and the map of the number of species follows", *(median(part, "richness") for part in sizes)],
+        ["a slider moved, and the map of the number of species follows", *(median(part, "moved") for part in sizes)],
+        ["processor time of the same: a species", *(f"{p['processor_milliseconds_to_label']:.0f} ms" for p in sizes)],
+        ["the number of species", *(f"{p['processor_milliseconds_to_richness']:.0f} ms" for p in sizes)],
+        ["longest task of the page's own thread (0: none of 50 ms or more)", *map(longest, sizes)],
+    ]
+    head = ["", *(f"{labels} species × {places:,} places" for labels, places in SIZES.values())]
+    loads = ", ".join(f"{part['load_before']:.1f}" for part in sizes)
+    busy = max(part["load_before"] for part in sizes) > machine["cores"]
+    quiet = (
+        "Other programs wanted the same cores, which stretches all times by the clock"
+        if busy
+        else "Little else ran on it"
+    )
+    return (
+        markdown_table(head, rows)
+        + f"\nPages of invented numbers in chromium {found['chromium'].split('.')[0]}, {sizes[0]['workers']} workers on "
+        f"{machine['cores']} cores ({machine['cpu']}), {found['date'][:10]}. Times by the clock are medians of {N_TOLD}; "
+        f"processor time is that of all workers and the page together. Load average before each: {loads}. {quiet}. "
+        f"`{found['command']}` measured it; stored in `paper/results/explorer.json`.\n"
+    )
+
+
 def main():
     """Measure and write."""
     from playwright.sync_api import sync_playwright
@@ -157,7 +200,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=SIZES)
     parser.add_argument("--out", type=Path, default=RESULTS / "explorer.json")
+    parser.add_argument("--render", action="store_true", help="only write the stored result into docs/explorer.md")
     options = parser.parse_args()
+    if options.render:
+        found = json.loads(options.out.read_text(encoding="utf-8"))
+        write_text(PAGE, replace_marked(PAGE.read_text(encoding="utf-8"), "speed", f"\n{page_text(found)}\n"))
+        return
     results = {}
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])

@@ -1,214 +1,175 @@
 "use strict";
-// What labels say of each other: the arithmetic of hotvae/net/messages.py, one place at a time.
+// What labels say of each other: the arithmetic of hotvae/net/messages.py, some places (rows) at a time.
 const Law = (() => {
-  // The logistic function, looked up: straight lines between steps of 1/256 are off by 2e-7 at most.
-  const REACH = 16,
-    STEPS = 256;
-  const looked = new Float64Array(2 * REACH * STEPS + 2);
-  for (let i = 0; i < looked.length; i++) looked[i] = 1 / (1 + Math.exp(REACH - i / STEPS));
-  function sigmoid(x) {
-    if (!(x > -REACH && x < REACH)) return 1 / (1 + Math.exp(-x));
-    const at = (x + REACH) * STEPS,
-      low = at | 0;
-    return looked[low] + (at - low) * (looked[low + 1] - looked[low]);
-  }
+  const { Matrix, rowsOf, addProduct, logisticOf } = Products;
+  const ROWS = 64; // that go together
 
-  // out[i] += sum over a of values[a] * weights[starts[a] + i]; four terms at a time save three loads of out.
-  function gather(out, width, weights, starts, values, count) {
-    let a = 0;
-    for (; a + 3 < count; a += 4) {
-      const s0 = starts[a],
-        s1 = starts[a + 1],
-        s2 = starts[a + 2],
-        s3 = starts[a + 3];
-      const v0 = values[a],
-        v1 = values[a + 1],
-        v2 = values[a + 2],
-        v3 = values[a + 3];
-      for (let i = 0; i < width; i++) {
-        out[i] += v0 * weights[s0 + i] + v1 * weights[s1 + i] + v2 * weights[s2 + i] + v3 * weights[s3 + i];
-      }
-    }
-    for (; a < count; a++) {
-      const start = starts[a],
-        value = values[a];
-      for (let i = 0; i < width; i++) out[i] += value * weights[start + i];
-    }
-  }
-
-  function transposed(weights, rows, columns) {
-    const found = new Float32Array(rows * columns);
-    for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) found[c * rows + r] = weights[r * columns + c];
-    return found;
-  }
-
-  // One voice: weights laid out by who speaks, so that what one label tells all others lies side by side.
-  function voiceOf(arrays, number, passing) {
+  // One voice. Labels speak to each other directly (edge), and through units: causes, and a hub that also hears which
+  // labels are known. A unit is as loud as its gate says at a place.
+  function voiceOf(arrays, number, [passing, passingKnown], L) {
     const part = (name) => arrays[`law.${number}.${name}`];
-    const voice = { passing: passing[0], passingKnown: passing[1], nCauses: 0, hubWidth: 0, edge: null, signed: false };
-    const edge = part("edge"),
-      difference = part("difference"),
-      send = part("send"),
-      hubIn = part("hub_in");
-    if (edge) {
-      const n = edge.shape[0],
-        told = transposed(edge.values, n, n);
-      voice.edge = told;
-      if (difference) {
-        // presence counts edge + difference, absence edge - difference
-        const more = transposed(difference.values, n, n);
-        voice.edge = new Float32Array(2 * n * n);
-        voice.signed = true;
-        for (let i = 0; i < n * n; i++) {
-          voice.edge[i] = told[i] + more[i];
-          voice.edge[n * n + i] = told[i] - more[i];
-        }
-      }
+    // A matrix that knows the list of its first rows: those that take part in a product with all that speak.
+    const listed = (matrix, count = matrix.rows) => {
+      matrix.every = rowsOf(matrix, [...Array(count).keys()]);
+      return matrix;
+    };
+    const plain = ({ values, shape: [rows, columns] }) => Matrix.of(rows, columns, (r, c) => values[r * columns + c]);
+    const turned = ({ values, shape: [rows, columns] }) => Matrix.of(columns, rows, (c, r) => values[r * columns + c]);
+    const doubled = (gate) => turned({ ...gate, values: gate.values.map((value) => 2 * value) });
+    const groupOf = (tell, gate, isHub) => ({
+      ...{ tell: listed(tell, L), gate: gate && listed(doubled(gate)), isHub },
+      ...{ units: new Matrix(ROWS, tell.columns), loud: new Matrix(ROWS, tell.columns) },
+    });
+    const groups = [],
+      all = { edges: ["edge", "difference"].map((name) => part(name) && listed(turned(part(name)))), hears: [] };
+    if (part("send")) {
+      groups.push(groupOf(plain(part("send")), part("cause_gate"), false));
+      all.hears.push(listed(turned(part("hear"))));
     }
-    if (send) {
-      const [n, width] = send.shape;
-      voice.nCauses = width;
-      voice.send = send.values;
-      voice.hear = transposed(part("hear").values, n, width);
-      voice.causeGate = part("cause_gate") || null;
+    if (part("hub_in")) {
+      groups.push(groupOf(turned(part("hub_in")), part("hub_gate"), true)); // row L + j: whether label j is known
+      all.hears.push(listed(turned(part("hub_out"))));
     }
-    if (hubIn) {
-      const [width, both] = hubIn.shape;
-      voice.hubWidth = width;
-      voice.hubIn = transposed(hubIn.values, width, both); // row j: news of label j; row L + j: whether it is known
-      voice.hubOut = transposed(part("hub_out").values, both / 2, width);
-      voice.hubGate = part("hub_gate");
-    }
-    return voice;
+    // What all labels hear, and room for what one label hears.
+    const narrow = (matrix) => matrix && listed(new Matrix(matrix.rows, 1));
+    const one = { edges: all.edges.map(narrow), hears: all.hears.map(narrow) };
+    return { passing, passingKnown, groups, all, one };
   }
 
-  // How loud causes or hub units are at a place.
-  function loudness(gate, features, out) {
-    if (!gate) return void out.fill(1);
-    const [units, columns] = gate.shape;
-    for (let u = 0; u < units; u++) {
-      let sum = gate.values[u * columns + columns - 1];
-      for (let f = 0; f < columns - 1; f++) sum += gate.values[u * columns + f] * features[f];
-      out[u] = 1 + Math.tanh(sum);
-    }
+  // Of `from`, the column that one label hears.
+  function narrowTo(label, from, to) {
+    if (!from) return;
+    const heard = from.values,
+      into = to.values;
+    for (let r = 0; r < from.rows; r++) into[r * to.step] = heard[r * from.step + label];
   }
 
-  // A solver keeps its scratch numbers; `place` says what the base foretells there, `solve` what labels add.
-  function solver(facts, arrays, nLabels) {
-    const L = nLabels,
+  // A solver keeps its scratch numbers. Fill `base` and `features`, call `place`, then `solve` as often as wanted.
+  function solver(facts, arrays, L) {
+    const voices = (facts.law.passing || []).map((passing, number) => voiceOf(arrays, number, passing, L)),
       rounds = facts.law.rounds;
-    const voices = (facts.law.passing || []).map((passing, number) => voiceOf(arrays, number, passing));
-    const floor = facts.precision === "float32" ? 0 : 1e-6; // news too small to be heard
-    const base = new Float64Array(L),
-      prob = new Float64Array(L),
-      first = new Float64Array(L);
-    const news = new Float64Array(L),
-      moved = new Float64Array(L),
-      sum = new Float64Array(L);
-    const logits = new Float64Array(L),
-      isKnown = new Uint8Array(L);
-    const widest = Math.max(L, ...voices.map((v) => Math.max(v.nCauses, v.hubWidth)));
-    const starts = new Int32Array(widest),
-      values = new Float64Array(widest),
-      index = new Int32Array(L);
-    const unitStarts = new Int32Array(widest);
-    for (const voice of voices) {
-      voice.loud = new Float64Array(voice.nCauses);
-      voice.hubLoud = new Float64Array(voice.hubWidth);
-      voice.causes = new Float64Array(voice.nCauses);
-      voice.units = new Float64Array(voice.hubWidth);
-    }
+    const scratch = () => new Matrix(ROWS, L);
+    const [base, prob, first, isTold, news, size, moved, logits] = Array.from({ length: 8 }, scratch);
+    const alone = new Matrix(ROWS, 1),
+      picked = new Matrix(1, L, Int32Array);
+    const nFeatures = arrays.gates ? arrays.gates.shape[1] : L;
+    const features = new Matrix(ROWS, nFeatures + 1);
 
-    function place(numbers, at, features) {
-      for (let i = 0; i < L; i++) prob[i] = sigmoid((base[i] = numbers[at + i]));
-      const seen = features || prob;
-      for (const voice of voices) {
-        if (voice.nCauses) loudness(voice.causeGate, seen, voice.loud);
-        if (voice.hubWidth) loudness(voice.hubGate, seen, voice.hubLoud);
+    function place(n) {
+      prob.values.set(base.values.subarray(0, n * base.step));
+      logisticOf(prob, n);
+      const seen = features.values;
+      for (let r = 0; r < n; r++) {
+        if (!arrays.gates) features.row(r).set(prob.row(r));
+        seen[r * features.step + nFeatures] = 1; // the bias
       }
-    }
-
-    // What is heard in one round; of one label only where `only` is not -1.
-    function hear(voice, known, nKnown, only) {
-      let count = 0;
-      for (let j = 0; j < L; j++) {
-        const value = news[j];
-        if (value > floor || value < -floor) {
-          index[count] = j;
-          values[count++] = value;
+      for (const voice of voices)
+        for (const { gate, loud } of voice.groups) {
+          const values = loud.values,
+            count = n * loud.step;
+          values.fill(gate ? 0 : 1, 0, count);
+          if (!gate) continue;
+          addProduct(loud, features, gate, gate.every, n);
+          logisticOf(loud, n);
+          for (let i = 0; i < count; i++) values[i] *= 2; // 1 + tanh(x) = 2 / (1 + exp(-2 x)); the gate has the inner 2
         }
+    }
+
+    // Add what is heard in one round to `out`. Only some labels speak in the first one: `spoken`, in the order `names`.
+    function hear(voice, spoken, names, told, n, out, heard) {
+      const speakers = (matrix) => (names ? rowsOf(matrix, names, picked) : matrix.every);
+      const [edge, difference] = heard.edges;
+      if (edge) addProduct(out, spoken, edge, speakers(edge), n);
+      if (difference) {
+        const from = spoken.values,
+          to = size.values;
+        for (let i = 0; i < n * size.step; i++) to[i] = Math.abs(from[i]);
+        addProduct(out, size, difference, speakers(difference), n);
       }
-      moved.fill(0);
-      if (voice.edge) {
-        const other = voice.signed ? L * L : 0;
-        for (let a = 0; a < count; a++) starts[a] = index[a] * L + (values[a] < 0 ? other : 0);
-        if (only < 0) gather(moved, L, voice.edge, starts, values, count);
-        else for (let a = 0; a < count; a++) moved[only] += values[a] * voice.edge[starts[a] + only];
+      voice.groups.forEach(({ tell, units, loud, isHub }, number) => {
+        const count = n * units.step,
+          values = units.values,
+          louder = loud.values;
+        values.fill(0, 0, count);
+        addProduct(units, spoken, tell, speakers(tell), n);
+        if (isHub) {
+          const shifted = told.map((label) => L + label);
+          addProduct(units, isTold, tell, rowsOf(tell, shifted, picked), n);
+          for (let i = 0; i < count; i++) if (values[i] < 0) values[i] = 0;
+        }
+        for (let i = 0; i < count; i++) values[i] *= louder[i];
+        addProduct(out, units, heard.hears[number], heard.hears[number].every, n);
+      });
+    }
+
+    // Logits of the first n rows, given labels by name: values[r * names.length + k], NaN where a row does not know.
+    // Of all labels, or of `only` one (the first column).
+    function solve(names, values, n, only = -1) {
+      const K = names.length,
+        out = only < 0 ? logits : alone;
+      if (!K || !voices.length) {
+        if (only < 0) logits.values.set(base.values.subarray(0, n * base.step));
+        else narrowTo(only, { ...base, values: base.values, rows: n }, alone);
+        return out;
       }
-      const told = (width, sent, out) => {
-        out.fill(0);
-        for (let a = 0; a < count; a++) starts[a] = index[a] * width;
-        gather(out, width, sent, starts, values, count);
-      };
-      const spread = (width, heard, units) => {
+      const saying = first.values,
+        knowing = isTold.values,
+        expected = prob.values;
+      for (let r = 0; r < n; r++)
+        for (let k = 0; k < K; k++) {
+          const value = values[r * K + k],
+            at = r * first.step + k,
+            isKnown = value === value;
+          saying[at] = isKnown ? value - expected[r * prob.step + names[k]] : 0;
+          knowing[at] = isKnown ? 1 : 0;
+        }
+      out.values.fill(0, 0, n * out.step);
+      for (const voice of voices) {
         if (only >= 0) {
-          for (let u = 0; u < width; u++) moved[only] += units[u] * heard[u * L + only];
-          return;
+          voice.all.edges.forEach((edge, k) => narrowTo(only, edge, voice.one.edges[k]));
+          voice.all.hears.forEach((heard, k) => narrowTo(only, heard, voice.one.hears[k]));
         }
-        for (let u = 0; u < width; u++) unitStarts[u] = u * L;
-        gather(moved, L, heard, unitStarts, units, width);
-      };
-      if (voice.nCauses) {
-        told(voice.nCauses, voice.send, voice.causes);
-        for (let k = 0; k < voice.nCauses; k++) voice.causes[k] *= voice.loud[k];
-        spread(voice.nCauses, voice.hear, voice.causes);
-      }
-      if (voice.hubWidth) {
-        const H = voice.hubWidth,
-          units = voice.units;
-        told(H, voice.hubIn, units);
-        for (let a = 0; a < nKnown; a++) for (let u = 0; u < H; u++) units[u] += voice.hubIn[(L + known[a]) * H + u];
-        for (let u = 0; u < H; u++) units[u] = units[u] > 0 ? units[u] * voice.hubLoud[u] : 0;
-        spread(H, voice.hubOut, units);
-      }
-    }
-
-    // Logits at the place given some labels; all of them, or one.
-    function solve(known, told, nKnown, only = -1) {
-      if (!nKnown || !voices.length) {
-        logits.set(base);
-        return logits;
-      }
-      first.fill(0);
-      isKnown.fill(0);
-      for (let a = 0; a < nKnown; a++) {
-        first[known[a]] = told[a] - prob[known[a]];
-        isKnown[known[a]] = 1;
-      }
-      sum.fill(0);
-      for (const voice of voices) {
-        news.set(first);
         for (let round = 0; round < rounds; round++) {
-          const isLast = round === rounds - 1;
-          hear(voice, known, nKnown, isLast ? only : -1);
-          if (isLast) break;
-          const unknown = voice.passing[round],
-            fixed = voice.passingKnown[round];
-          for (let i = 0; i < L; i++) {
-            news[i] = first[i] + (isKnown[i] ? fixed : unknown) * (sigmoid(base[i] + moved[i]) - prob[i]);
+          const isLast = round === rounds - 1,
+            spoken = round ? news : first,
+            speaking = round ? null : names;
+          if (isLast) {
+            hear(voice, spoken, speaking, names, n, out, only < 0 ? voice.all : voice.one);
+            break;
           }
+          moved.values.set(base.values.subarray(0, n * base.step));
+          hear(voice, spoken, speaking, names, n, moved, voice.all);
+          logisticOf(moved, n);
+          pass(voice.passing[round], voice.passingKnown[round], names, n);
         }
-        if (only < 0) for (let i = 0; i < L; i++) sum[i] += moved[i];
-        else sum[only] += moved[only];
       }
-      const share = 1 / voices.length;
-      if (only < 0) for (let i = 0; i < L; i++) logits[i] = base[i] + share * sum[i];
-      else logits[only] = base[only] + share * sum[only];
-      return logits;
+      const share = 1 / voices.length,
+        foretold = base.values,
+        found = out.values;
+      if (only < 0) for (let i = 0; i < n * base.step; i++) found[i] = foretold[i] + share * found[i];
+      else
+        for (let r = 0; r < n; r++)
+          found[r * out.step] = foretold[r * base.step + only] + share * found[r * out.step];
+      return out;
     }
 
-    return { base, prob, place, solve, voices };
+    // The news of the next round: how far each label moved; what was told is told again.
+    function pass(unknown, known, names, n) {
+      const to = news.values,
+        after = moved.values,
+        before = prob.values,
+        knowing = isTold.values,
+        saying = first.values;
+      for (let i = 0; i < n * news.step; i++) to[i] = unknown * (after[i] - before[i]);
+      for (let r = 0; r < n; r++)
+        for (let k = 0; k < names.length; k++) {
+          const at = r * news.step + names[k];
+          if (knowing[r * first.step + k]) to[at] = saying[r * first.step + k] + known * (after[at] - before[at]);
+        }
+    }
+
+    return { base, features, place, solve };
   }
 
-  return { sigmoid, solver, gather };
+  return { ROWS, solver };
 })();

@@ -16,10 +16,11 @@ function drawPicker() {
   byId("layer").value = state.kind === "label" ? state.label : state.kind;
 }
 
+const alphabet = new Intl.Collator("en");
 const byName = (() => {
   let order = null;
   return () =>
-    (order ??= facts.labels.map((_, label) => label).sort((a, b) => facts.labels[a].localeCompare(facts.labels[b])));
+    (order ??= facts.labels.map((_, label) => label).sort((a, b) => alphabet.compare(facts.labels[a], facts.labels[b])));
 })();
 
 function show(value) {
@@ -182,18 +183,23 @@ function mapPanel(panel) {
     search,
     list,
   );
-  const draw = () =>
-    fill(
-      list,
-      byName()
-        .filter((label) => matches(label, search.value))
-        .map((label) =>
-          speciesRow(label, {
-            tick: false,
-            extra: toldOf(label) === undefined ? "" : say(toldOf(label) ? "seen" : "not_seen"),
-          }),
-        ),
-    );
+  // Hundreds of rows, of which few change: only those are made anew.
+  const kept = new Map();
+  const rowOf = (label) => {
+    const told = toldOf(label),
+      looks = `${told} ${state.kind === "label" && state.label === label}`;
+    if (kept.get(label)?.looks !== looks) {
+      const extra = told === undefined ? "" : say(told ? "seen" : "not_seen");
+      kept.set(label, { looks, row: speciesRow(label, { tick: false, extra }) });
+    }
+    return kept.get(label).row;
+  };
+  const draw = () => {
+    const rows = byName()
+      .filter((label) => matches(label, search.value))
+      .map(rowOf);
+    if (rows.length !== list.children.length || rows.some((row, k) => row !== list.children[k])) fill(list, rows);
+  };
   return (after, before) => {
     for (const kind of ["richness", "unsure", "label"]) byId(`map-kind-${kind}`).checked = kind === after.kind;
     byId("change").checked = after.change;

@@ -9,8 +9,7 @@ let facts,
   solver,
   told = { known: [], values: [] },
   shifts = [],
-  number = 0,
-  standing = null;
+  number = 0;
 
 const pause = (() => {
   const channel = new MessageChannel(),
@@ -25,11 +24,16 @@ const pause = (() => {
 
 // --- numbers ---------------------------------------------------------------------------------------------------
 
-async function unpack(text) {
+function bytesOf(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
   const coded = atob(text),
     bytes = new Uint8Array(coded.length);
   for (let i = 0; i < coded.length; i++) bytes[i] = coded.charCodeAt(i);
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return bytes;
+}
+
+async function unpack(texts) {
+  const stream = new Blob(texts.map(bytesOf)).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Response(stream).arrayBuffer();
 }
 
@@ -39,16 +43,20 @@ function valuesOf(entry, buffer) {
   if (entry.type === "uint32") return new Uint32Array(buffer.slice(entry.start, entry.start + 4 * count));
   if (entry.type === "float32") return new Float32Array(buffer.slice(entry.start, entry.start + 4 * count));
   const bytes = new Uint8Array(buffer, entry.start, 2 * count),
-    found = new Float32Array(count);
-  const columns = entry.step.length,
-    step = Float64Array.from(entry.step),
-    middle = Float64Array.from(entry.middle);
-  for (let i = 0, column = 0; i < count; i++) {
-    const whole = ((bytes[count + i] << 24) >> 16) | bytes[i];
-    found[i] = whole === -32768 ? NaN : middle[column] + step[column] * whole;
-    if (++column === columns) column = 0;
-  }
+    whole = new Int16Array(count);
+  for (let i = 0; i < count; i++) whole[i] = (bytes[count + i] << 8) | bytes[i];
+  if (entry.name === "logits") return whole; // by far the most numbers: made values of when they are asked for
+  const found = new Float32Array(count);
+  stepped(whole, entry, found);
   return found;
+}
+
+// Whole numbers back to values, column by column.
+function stepped(whole, { step, middle }, out, at = 0) {
+  for (let i = 0, column = 0; i < whole.length; i++) {
+    out[at + i] = whole[i] === -32768 ? NaN : middle[column] + step[column] * whole[i];
+    if (++column === step.length) column = 0;
+  }
 }
 
 // --- covariates that were moved ----------------------------------------------------------------------------------
@@ -72,12 +80,13 @@ function movedValue(covariate, value, by) {
   return Math.min(Math.max(value + by, Math.min(covariate.low, value)), Math.max(covariate.high, value));
 }
 
-let gate, hidden, changed;
-function featuresOf(cell, moves) {
-  if (!arrays.gates) return null;
+// What the law and the stand-in read at a place: scaled covariates, moved or as they are.
+function featuresInto(row, cell, moves) {
+  if (!arrays.gates) return;
   const F = arrays.gates.shape[1],
-    V = arrays.covariates.shape[1];
-  for (let f = 0; f < F; f++) gate[f] = arrays.gates.values[cell * F + f];
+    V = arrays.covariates.shape[1],
+    gate = solver.features.row(row);
+  gate.set(arrays.gates.values.subarray(cell * F, (cell + 1) * F));
   for (const [which, by, isValue] of moves) {
     const covariate = facts.covariates[which],
       value = arrays.covariates.values[cell * V + which];
@@ -89,252 +98,281 @@ function featuresOf(cell, moves) {
       gate[out.column] = between(raw, out.xs, out.ys);
     }
   }
-  return gate;
 }
 
-function standIn(features, out) {
-  let seen = features;
-  for (let layer = 0; layer < facts.stand_in.layers; layer++) {
+// The stand-in's layers, the bias as the last row; what it says of the features that the solver holds.
+let layers = [];
+function standInLayers() {
+  const { Matrix, rowsOf } = Products;
+  return Array.from({ length: facts.stand_in?.layers ?? 0 }, (_, number) => {
     const {
       values,
       shape: [units, columns],
-    } = arrays[`stand_in.${layer}`];
-    const isLast = layer === facts.stand_in.layers - 1,
-      target = isLast ? out : hidden[layer];
-    for (let u = 0; u < units; u++) {
-      let sum = values[u * columns + columns - 1];
-      for (let i = 0, at = u * columns; i < columns - 1; i++) sum += values[at + i] * seen[i];
-      target[u] = isLast || sum > 0 ? sum : 0;
-    }
-    seen = target;
-  }
+    } = arrays[`stand_in.${number}`];
+    const weights = Matrix.of(columns, units, (c, u) => values[u * columns + c]);
+    const isLast = number === facts.stand_in.layers - 1;
+    const out = new Matrix(Law.ROWS, isLast ? units : units + 1);
+    return { weights, out, every: rowsOf(weights, [...Array(columns).keys()]) };
+  });
+}
+function standIn(n) {
+  let seen = solver.features;
+  layers.forEach(({ weights, out, every }, number) => {
+    const values = out.values;
+    values.fill(0, 0, n * out.step);
+    const inputs = seen.values;
+    for (let r = 0; r < n; r++) inputs[r * seen.step + every.columns - 1] = 1; // the bias
+    Products.addProduct(out, seen, weights, every, n);
+    if (number < layers.length - 1) for (let i = 0; i < n * out.step; i++) if (values[i] < 0) values[i] = 0;
+    seen = out;
+  });
+  return seen;
 }
 
-// Put a place before the solver, with covariates moved as they are now.
-function stand(cell, moves) {
-  const start = cell * nLabels,
-    logits = arrays.logits.values;
-  if (!moves.length || !facts.stand_in) return solver.place(logits, start, featuresOf(cell, []));
-  if (!standing) standing = new Map();
-  let before = standing.get(cell);
-  if (!before) {
-    before = new Float32Array(nLabels);
-    standIn(featuresOf(cell, []), before);
-    standing.set(cell, before);
+// Put some places before the solver, with covariates moved as they are now.
+function stand(cells, moves) {
+  const n = cells.length,
+    { base } = solver,
+    logits = base.values,
+    { values, step: steps } = arrays.logits;
+  for (let r = 0; r < n; r++) {
+    const row = values.subarray(cells[r] * nLabels, (cells[r] + 1) * nLabels);
+    if (steps) stepped(row, arrays.logits, logits, r * base.step);
+    else logits.set(row, r * base.step);
+    featuresInto(r, cells[r], []);
   }
-  const features = featuresOf(cell, moves);
-  standIn(features, changed);
-  for (let i = 0; i < nLabels; i++) changed[i] += logits[start + i] - before[i];
-  solver.place(changed, 0, features);
+  if (moves.length && layers.length) {
+    const add = (sign) => {
+      const change = standIn(n).values;
+      for (let i = 0; i < n * base.step; i++) logits[i] += sign * change[i];
+    };
+    add(-1);
+    for (let r = 0; r < n; r++) featuresInto(r, cells[r], moves);
+    add(1);
+  }
+  solver.place(n);
+}
+
+// Probabilities of some places, given the same labels everywhere: all of them, or one.
+function probsOf(cells, known, values, moves, only = -1) {
+  const n = cells.length,
+    K = known.length;
+  stand(cells, moves);
+  const everywhere = new Float32Array(n * K);
+  for (let i = 0; i < n * K; i++) everywhere[i] = values[i % K];
+  const found = solver.solve(known, everywhere, n, only);
+  Products.logisticOf(found, n);
+  const probs = found.values;
+  if (only < 0) for (let r = 0; r < n; r++) for (let k = 0; k < K; k++) probs[r * found.step + known[k]] = values[k];
+  return found;
 }
 
 // --- the whole map -----------------------------------------------------------------------------------------------
 
-function summary(kind, label, probs, at) {
-  if (kind === "label") return probs[at + label];
-  let sum = 0;
-  for (let i = 0; i < nLabels; i++) {
-    const p = probs[at + i];
-    sum += kind === "unsure" ? Math.min(p, 1 - p) : p;
-  }
-  return sum;
-}
+const BREATH = 25; // milliseconds of work before something newer is listened to
+const from0 = (start, n) => Array.from({ length: n }, (_, r) => start + r);
 
-let now = { probs: null, key: "", upTo: 0 },
-  untouched = null;
-function start() {
-  if (!untouched) {
-    untouched = new Float32Array(nPlaces * nLabels);
-    const logits = arrays.logits.values;
-    for (let i = 0; i < logits.length; i++) untouched[i] = Law.sigmoid(logits[i]);
-  }
-  return untouched;
-}
-
-// All probabilities of all places as things are; stops when something newer was told.
-async function solveAll(mine, onPiece) {
-  const key = JSON.stringify([told, shifts]);
-  if (!told.known.length && !shifts.length) {
-    now = { probs: start(), key, upTo: nPlaces };
-    return true;
-  }
-  if (now.key !== key) now = { probs: new Float32Array(nPlaces * nLabels), key, upTo: 0 };
+// Go through the places from one on, some at a time; false if something newer was told meanwhile.
+async function eachPiece(start, mine, work) {
   let since = performance.now();
-  const { probs } = now,
-    known = Int32Array.from(told.known),
-    values = Float64Array.from(told.values);
-  while (now.upTo < nPlaces) {
-    const cell = now.upTo;
-    stand(cell, shifts);
-    const logits = solver.solve(known, values, known.length);
-    for (let i = 0, at = cell * nLabels; i < nLabels; i++) probs[at + i] = Law.sigmoid(logits[i]);
-    for (let a = 0; a < known.length; a++) probs[cell * nLabels + known[a]] = values[a];
-    now.upTo++;
-    if (performance.now() - since > 25) {
-      onPiece();
+  for (let at = start; at < nPlaces; at += Law.ROWS) {
+    work(from0(at, Math.min(Law.ROWS, nPlaces - at)));
+    if (performance.now() - since > BREATH) {
       await pause();
-      if (number !== mine || now.key !== key) return false;
+      if (number !== mine) return false;
       since = performance.now();
     }
   }
   return true;
 }
 
-// One label everywhere: the last round is needed of that label alone.
-async function solveOne(label, mine) {
-  const known = Int32Array.from(told.known),
-    values = Float64Array.from(told.values),
-    moves = shifts;
-  const found = new Float32Array(nPlaces),
-    fixed = told.known.indexOf(label);
-  if (fixed >= 0) return found.fill(values[fixed]);
-  let since = performance.now();
-  for (let cell = 0; cell < nPlaces; cell++) {
-    stand(cell, moves);
-    found[cell] = Law.sigmoid(solver.solve(known, values, known.length, label)[label]);
-    if (performance.now() - since > 25) {
-      await pause();
-      if (number !== mine) return null;
-      since = performance.now();
+function keep(probs, cells, into) {
+  for (let r = 0; r < cells.length; r++) into.set(probs.row(r), cells[r] * nLabels);
+}
+
+function summary(kind, label, probs, at) {
+  if (kind === "label") return probs[at + label];
+  let sum = 0;
+  if (kind === "unsure") for (let i = at; i < at + nLabels; i++) sum += Math.min(probs[i], 1 - probs[i]);
+  else for (let i = at; i < at + nLabels; i++) sum += probs[i];
+  return sum;
+}
+
+let now = { probs: null, key: "", upTo: 0 },
+  untouched = null;
+// Probabilities of all places where nothing is told or moved.
+function start() {
+  if (!untouched) {
+    untouched = new Float32Array(nPlaces * nLabels);
+    for (let at = 0; at < nPlaces; at += Law.ROWS) {
+      const cells = from0(at, Math.min(Law.ROWS, nPlaces - at));
+      keep(probsOf(cells, [], [], []), cells, untouched);
     }
   }
-  return found;
+  return untouched;
+}
+
+const isPlain = () => !told.known.length && !shifts.length,
+  keyNow = () => JSON.stringify([told, shifts]);
+
+// All probabilities of all places as things are; stops when something newer was told.
+async function solveAll(mine, onPiece) {
+  const key = keyNow();
+  if (isPlain()) now = { probs: start(), key, upTo: nPlaces };
+  else if (now.key !== key) now = { probs: new Float32Array(nPlaces * nLabels), key, upTo: 0 };
+  const mineNow = now,
+    { known, values } = told,
+    moves = shifts;
+  return eachPiece(now.upTo, mine, (cells) => {
+    keep(probsOf(cells, known, values, moves), cells, mineNow.probs);
+    mineNow.upTo = Math.max(mineNow.upTo, cells.at(-1) + 1);
+    onPiece(mineNow.upTo);
+  });
 }
 
 async function paint({ mine, layer }) {
-  const { kind, label } = layer;
-  const send = (values, done) => postMessage({ type: "layer", number: mine, from, values, done }, [values.buffer]);
-  const started = performance.now();
-  const read = (upTo) => {
-    const values = new Float32Array(nPlaces).fill(NaN),
-      before = start();
-    for (let cell = 0; cell < upTo; cell++) {
-      values[cell] = summary(kind, label, now.probs, cell * nLabels);
-      if (layer.change) values[cell] -= summary(kind, label, before, cell * nLabels);
-    }
-    return values;
-  };
-  const isReady = now.key === JSON.stringify([told, shifts]) && now.upTo === nPlaces;
-  if (kind === "label" && !isReady && (told.known.length || shifts.length)) {
-    const values = await solveOne(label, mine);
-    if (!values) return;
-    if (layer.change) for (let cell = 0; cell < nPlaces; cell++) values[cell] -= start()[cell * nLabels + label];
-    send(values, true);
-    return postMessage({ type: "spent", number: mine, milliseconds: performance.now() - started });
+  const { kind, label } = layer,
+    values = new Float32Array(nPlaces).fill(NaN),
+    started = performance.now(),
+    fixed = told.known.indexOf(label);
+  const send = (part, done) => postMessage({ type: "layer", number: mine, from, values: part, done }, [part.buffer]);
+  let done = true,
+    filled = 0,
+    sent = started;
+  const isReady = now.key === keyNow() && now.upTo === nPlaces;
+  if (kind === "label" && !isReady && !isPlain()) {
+    // One label everywhere: the last round is needed of that label alone.
+    const { known, values: said } = told,
+      moves = shifts;
+    if (fixed >= 0) values.fill(said[fixed]);
+    else
+      done = await eachPiece(0, mine, (cells) => {
+        const probs = probsOf(cells, known, said, moves, label);
+        for (let r = 0; r < cells.length; r++) values[cells[r]] = probs.values[r * probs.step];
+      });
+  } else {
+    const fill = (upTo) => {
+      for (; filled < upTo; filled++) values[filled] = summary(kind, label, now.probs, filled * nLabels);
+      if (performance.now() - sent < 200) return;
+      send(values.slice(), false); // a long work shows how far it is
+      sent = performance.now();
+    };
+    done = await solveAll(mine, fill);
+    if (done) fill(nPlaces);
   }
-  const done = await solveAll(mine, () => {
-    if (number === mine && kind !== "label") send(read(now.upTo), false);
-  });
   if (!done || number !== mine) return;
-  send(read(nPlaces), true);
+  if (layer.change)
+    for (let cell = 0; cell < nPlaces; cell++) values[cell] -= summary(kind, label, start(), cell * nLabels);
+  send(values, true);
   postMessage({ type: "spent", number: mine, milliseconds: performance.now() - started });
 }
 
 // --- one place ---------------------------------------------------------------------------------------------------
 
 const entropy = (p) => (p <= 0 || p >= 1 ? 0 : -(p * Math.log2(p) + (1 - p) * Math.log2(1 - p)));
+const logistic = (x) => 1 / (1 + Math.exp(-x));
+const probsAt = (cell, known, values, moves) => probsOf([cell], known, values, moves).row(0).slice();
 
-function probsAt(cell, known, values, moves) {
-  stand(cell, moves);
-  const logits = solver.solve(known, values, known.length),
-    found = new Float32Array(nLabels);
-  for (let i = 0; i < nLabels; i++) found[i] = Law.sigmoid(logits[i]);
-  for (let a = 0; a < known.length; a++) found[known[a]] = values[a];
-  return found;
+// Logits at one place for each of many suppositions, lists of [label, value] on top of what is known. Each is handed
+// to `use`; false if nobody wants them any more.
+async function suppose({ cell, known, values, moves }, suppositions, use, isWanted = () => true) {
+  let since = performance.now();
+  for (let at = 0; at < suppositions.length; at += Law.ROWS) {
+    const some = suppositions.slice(at, at + Law.ROWS),
+      names = [...new Set([...known, ...some.flat().map(([label]) => label)])],
+      said = new Float32Array(some.length * names.length).fill(NaN);
+    some.forEach((supposed, r) => {
+      const tell = (label, value) => (said[r * names.length + names.indexOf(label)] = value);
+      known.forEach((label, k) => tell(label, values[k]));
+      for (const [label, value] of supposed) tell(label, value);
+    });
+    stand(Array(some.length).fill(cell), moves);
+    const logits = solver.solve(names, said, some.length);
+    some.forEach((_, r) => use(at + r, logits.row(r)));
+    if (performance.now() - since > BREATH) {
+      await pause();
+      if (!isWanted()) return false;
+      since = performance.now();
+    }
+  }
+  return true;
 }
 
 // What each label would tell of the others, were it looked for: bits by which the rest is expected to be surer.
-async function nextAt(cell, known, values, moves, stillWanted) {
-  const probs = probsAt(cell, known, values, moves),
+async function nextAt(question, isWanted) {
+  const { cell, known, values, moves } = question,
+    probs = probsAt(cell, known, values, moves),
     gains = new Float32Array(nLabels);
-  let since = performance.now();
-  const rest = (logits, without) => {
-    let sum = 0;
-    for (let i = 0; i < nLabels; i++) if (i !== without && !known.includes(i)) sum += entropy(Law.sigmoid(logits[i]));
-    return sum;
-  };
-  const all = probs.reduce((sum, p, i) => (known.includes(i) ? sum : sum + entropy(p)), 0);
-  for (let j = 0; j < nLabels; j++) {
-    if (known.includes(j)) continue;
-    const names = Int32Array.from([...known, j]),
-      p = probs[j];
-    let after = 0;
-    for (const value of [1, 0]) {
-      const share = value ? p : 1 - p;
-      if (share < 1e-4) {
-        after += share * (all - entropy(p));
-        continue;
-      }
-      after += share * rest(solver.solve(names, Float64Array.from([...values, value]), names.length), j);
-    }
-    gains[j] = all - entropy(p) - after;
-    if (performance.now() - since > 25) {
-      await pause();
-      if (!stillWanted()) return null;
-      stand(cell, moves);
-      since = performance.now();
-    }
-  }
-  return gains;
+  const open = from0(0, nLabels).filter((label) => !known.includes(label)),
+    all = open.reduce((sum, label) => sum + entropy(probs[label]), 0);
+  const asked = open.flatMap((label) => [[[label, 1]], [[label, 0]]]);
+  for (const label of open) gains[label] = all - entropy(probs[label]);
+  const isDone = await suppose(
+    question,
+    asked,
+    (number, logits) => {
+      const [[label, value]] = asked[number];
+      let rest = 0;
+      for (const other of open) if (other !== label) rest += entropy(logistic(logits[other]));
+      gains[label] -= (value ? probs[label] : 1 - probs[label]) * rest;
+    },
+    isWanted,
+  );
+  return isDone ? gains : null;
 }
 
 // Edges: what knowing j alone, as present or as absent, does to the logit of i; on top of what is known.
-async function edgesAt(cell, known, values, moves, only) {
-  stand(cell, moves);
-  const found = new Float32Array(nLabels * nLabels);
-  let since = performance.now();
-  for (let j = 0; j < nLabels; j++) {
-    if (known.includes(j) || (only && !only.includes(j))) continue;
-    const names = Int32Array.from([...known, j]),
-      at = j * nLabels;
-    const present = Float64Array.from(solver.solve(names, Float64Array.from([...values, 1]), names.length));
-    const absent = solver.solve(names, Float64Array.from([...values, 0]), names.length);
-    for (let i = 0; i < nLabels; i++) if (i !== j && !known.includes(i)) found[at + i] = present[i] - absent[i];
-    if (performance.now() - since > 25) {
-      await pause();
-      stand(cell, moves);
-      since = performance.now();
-    }
-  }
+async function edgesAt(question, only) {
+  const { known } = question,
+    found = new Float32Array(nLabels * nLabels);
+  const asked = from0(0, nLabels)
+    .filter((label) => !known.includes(label) && (!only || only.includes(label)))
+    .flatMap((label) => [[[label, 1]], [[label, 0]]]);
+  await suppose(question, asked, (number, logits) => {
+    const [[label, value]] = asked[number];
+    for (let i = 0; i < nLabels; i++)
+      if (i !== label && !known.includes(i)) found[label * nLabels + i] += value ? logits[i] : -logits[i];
+  });
+  return found;
+}
+
+// How far a third label changes what the second tells the first.
+async function tripleAt(question, [first, second]) {
+  const found = { with: new Float32Array(nLabels), without: new Float32Array(nLabels) };
+  const asked = from0(0, nLabels)
+    .filter((third) => third !== first && third !== second && !question.known.includes(third))
+    .flatMap((third) => [1, 0].flatMap((c) => [1, 0].map((b) => [[second, b], [third, c]])));
+  await suppose(question, asked, (number, logits) => {
+    const [[, b], [third, c]] = asked[number];
+    (c ? found.with : found.without)[third] += b ? logits[first] : -logits[first];
+  });
   return found;
 }
 
 async function ask({ id, what, cell, known = [], values = [], moves = [], label, pair, only }) {
-  const here = cell - from;
+  const question = { cell: cell - from, known, values, moves },
+    here = question.cell;
   let answer = null;
   if (what === "place") {
     answer = { probs: probsAt(here, known, values, moves), before: probsAt(here, [], [], []) };
   } else if (what === "why") {
-    const all = Law.sigmoid((stand(here, moves), solver.solve(known, values, known.length))[label]);
     const without = known.map((_, a) => {
-      const rest = known.filter((_, b) => b !== a),
-        said = values.filter((_, b) => b !== a);
-      return Law.sigmoid(solver.solve(rest, said, rest.length)[label]);
+      const but = (list) => list.filter((_, b) => b !== a);
+      return probsAt(here, but(known), but(values), moves)[label];
     });
     const typical = facts.covariates.map((covariate, which) => {
       if (!facts.stand_in || !covariate.outs.length) return NaN;
-      stand(here, [...moves.filter((move) => move[0] !== which), [which, covariate.median, true]]);
-      return Law.sigmoid(solver.solve(known, values, known.length)[label]);
+      const others = moves.filter((move) => move[0] !== which);
+      return probsAt(here, known, values, [...others, [which, covariate.median, true]])[label];
     });
-    answer = { all, without, typical };
+    answer = { all: probsAt(here, known, values, moves)[label], without, typical };
   } else if (what === "next") {
     asking = id;
-    answer = await nextAt(here, known, values, moves, () => asking === id);
+    answer = await nextAt(question, () => asking === id);
   } else if (what === "edges") {
-    answer = await edgesAt(here, known, values, moves, only);
+    answer = await edgesAt(question, only);
   } else if (what === "triple") {
-    // How far a third label changes what the second tells the first.
-    const [first, second] = pair,
-      found = { with: new Float32Array(nLabels), without: new Float32Array(nLabels) };
-    stand(here, moves);
-    for (let third = 0; third < nLabels; third++) {
-      if (third === first || third === second || known.includes(third)) continue;
-      const names = [...known, second, third];
-      const logit = (b, c) => solver.solve(names, [...values, b, c], names.length)[first];
-      found.with[third] = logit(1, 1) - logit(0, 1);
-      found.without[third] = logit(1, 0) - logit(0, 0);
-    }
-    answer = found;
+    answer = await tripleAt(question, pair);
   } else if (what === "all") {
     while (!(await solveAll(number, () => {}))) await pause();
     answer = now.probs.slice();
@@ -347,23 +385,19 @@ let asking = 0,
 onmessage = async ({ data }) => {
   if (data.type === "text") texts.push(data.text);
   else if (data.type === "unpack") {
-    const buffer = await unpack(texts.join("")),
+    const buffer = await unpack(texts),
       arrays = {};
     texts = [];
-    for (const entry of data.index) arrays[entry.name] = { shape: entry.shape, values: valuesOf(entry, buffer) };
+    for (const entry of data.index) arrays[entry.name] = { ...entry, values: valuesOf(entry, buffer) };
     const parts = data.from.slice(1).map((to, k) =>
       Object.fromEntries(
         ["logits", "gates", "covariates"]
           .filter((name) => arrays[name])
           .map((name) => {
-            const {
-              shape: [, width],
-              values,
-            } = arrays[name];
-            return [
-              name,
-              { shape: [to - data.from[k], width], values: values.slice(data.from[k] * width, to * width) },
-            ];
+            const { values, ...entry } = arrays[name],
+              width = entry.shape[1],
+              shape = [to - data.from[k], width];
+            return [name, { ...entry, shape, values: values.slice(data.from[k] * width, to * width) }];
           }),
       ),
     );
@@ -376,12 +410,8 @@ onmessage = async ({ data }) => {
   } else if (data.type === "hold") {
     ({ facts, arrays, from } = data);
     [nPlaces, nLabels] = arrays.logits.shape;
-    gate = new Float64Array(arrays.gates ? arrays.gates.shape[1] : 0);
-    hidden = facts.stand_in
-      ? Array.from({ length: facts.stand_in.layers }, (_, k) => new Float64Array(arrays[`stand_in.${k}`].shape[0]))
-      : [];
-    changed = new Float64Array(nLabels);
     solver = Law.solver(facts, arrays, nLabels);
+    layers = standInLayers();
     postMessage({ type: "ready" });
   } else if (data.type === "world") {
     ({ told, shifts } = data);
