@@ -261,7 +261,7 @@ def test_workshop__helped__same_bits_and_nothing_but_ridges_fitted_here(tmp_path
 
     monkeypatch.setattr(recipe_module, "fit_member", fitted)
     with helped(helpers):
-        found = follow_recipe(workshop(x, y, work, scratch=tmp_path / "state"), candidates)
+        found = follow_recipe(workshop(x, y, work, scratch=tmp_path / "state", say=str), candidates)
     np.testing.assert_array_equal(found.left_out, alone.left_out)
     for (one, members), (other, others) in zip(found.members, alone.members, strict=True):
         assert one == other
