@@ -345,6 +345,8 @@ def test_config__file_and_command_line__the_latter_wins(folder, tmp_path, run):
         (["--validation-fraction", "1"], "validation_fraction must be a share from 0 up to, not including, 1; got 1"),
         (["--validation", "none.csv"], "table must be an existing file; got 'none.csv'"),
         (["--drop", "nothing_*"], "drop must match a column; got 'nothing_*'"),
+        (["--workers", "2"], "--workers must go with --ray; got it alone"),
+        (["--ray", "local"], "--ray without --workers must go with a model that finds its own recipe"),
     ],
 )
 def test_train__setting_that_does_not_fit__is_refused(folder, tmp_path, fails, monkeypatch, options, message):

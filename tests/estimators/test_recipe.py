@@ -1,5 +1,6 @@
 """The race and what follows: who stays helps, rows are held out honestly, a run that was killed goes on."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.special import expit
 from hotvae.errors import ConfigError, TrainingError
 from hotvae.estimators import recipe as recipe_module
 from hotvae.estimators.folds import deal_folds
-from hotvae.estimators.members import Candidate, NetworkMember, fit_member, restore_member
+from hotvae.estimators.members import Candidate, NetworkMember, fit_member, mean_logits, restore_member
 from hotvae.estimators.recipe import (
     Facts,
     Forms,
@@ -19,6 +20,7 @@ from hotvae.estimators.recipe import (
     candidates_for,
     expected_seconds,
     follow_recipe,
+    helped,
     make_forms,
     plan_for,
     race,
@@ -234,6 +236,38 @@ def test_workshop__killed_and_begun_again__goes_on_and_ends_the_same(tmp_path, m
     monkeypatch.setattr(recipe_module, "fit_member", lambda *a, **k: fresh.append(1) or fit_member(*a, **k))
     follow_recipe(workshop(x, y), candidates)
     assert len(fits) - 4 < len(fresh)  # what was fitted before the kill was not fitted again
+
+
+def test_workshop__helped__same_bits_and_nothing_but_ridges_fitted_here(tmp_path, monkeypatch):
+    """Helpers get a copy and leave their members in the folder."""
+    x, y = table()
+    work = replace(PLAN, n_candidates=2, n_race_folds=2, n_seeds=2)
+    wide = replace(NETWORK, name="wide", settings={"widths": (32,), "dropout": 0.0})
+    candidates = [RIDGE, TREES, NETWORK, wide]
+    alone = follow_recipe(workshop(x, y, work), candidates)
+    fit, is_helper, asked_for = recipe_module.fit_member, [False], []
+
+    def fitted(candidate, *rest, **more):
+        assert is_helper[0] or candidate.kind == "ridge"
+        return fit(candidate, *rest, **more)
+
+    def helpers(shop, method, asked):
+        is_helper[0] = True
+        asked_for.extend(asked)
+        for arguments in asked:
+            method(pickle.loads(pickle.dumps(shop)), *arguments)
+        is_helper[0] = False
+        return [{candidate.name: 1.0} for candidate, *_ in asked]
+
+    monkeypatch.setattr(recipe_module, "fit_member", fitted)
+    with helped(helpers):
+        found = follow_recipe(workshop(x, y, work, scratch=tmp_path / "state", say=str), candidates)
+    np.testing.assert_array_equal(found.left_out, alone.left_out)
+    for (one, members), (other, others) in zip(found.members, alone.members, strict=True):
+        assert one == other
+        np.testing.assert_array_equal(mean_logits(members, x), mean_logits(others, x))
+    seconds = {entry.name: entry.seconds for entry in found.entries}
+    assert seconds["trees"] >= sum(candidate == TREES for candidate, *_ in asked_for) > 0
 
 
 def test_workshop__state_of_other_rows__refused(tmp_path):

@@ -80,7 +80,7 @@ def test_map__two_nodes__same_bytes_as_without_ray(nodes, trained, rasters, here
 
 def test_map__actor_killed_and_node_removed__same_bytes(head, nodes, trained, rasters, here, tmp_path):  # noqa: F811
     """Three nodes; after the first tile an actor is killed, after the third a whole node."""
-    added = nodes(2)
+    beside = nodes(2)
     told, killed = [], []
 
     def disturb(done, total):
@@ -89,7 +89,7 @@ def test_map__actor_killed_and_node_removed__same_bytes(head, nodes, trained, ra
             killed.append(workers("ray::_Worker")[0])
             os.kill(killed[0], signal.SIGKILL)
         if done == 3:
-            head.remove_node(added[0], allow_graceful=False)
+            head.remove_node(beside[0], allow_graceful=False)
 
     mapped(trained, rasters, tmp_path / "maps", each=each_on_ray, progress=disturb)
     assert killed
@@ -98,13 +98,13 @@ def test_map__actor_killed_and_node_removed__same_bytes(head, nodes, trained, ra
 
 
 def test_predict__node_removed__same_bytes_as_without_ray(head, nodes, trained, table, tmp_path):  # noqa: F811
-    added = nodes(1)
+    beside = nodes(1)
     told = []
 
     def disturb(done, total):
         told.append(done)
         if done == 8_000:
-            head.remove_node(added[0], allow_graceful=False)
+            head.remove_node(beside[0], allow_graceful=False)
 
     plain = predicted(trained, table, tmp_path / "plain.parquet")
     assert predicted(trained, table, tmp_path / "ray.parquet", each=each_on_ray, progress=disturb) == plain

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -82,7 +82,7 @@ def train(
     ] = None,
     ray: opt.Ray = None,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="With --ray: processes that share the training.")
+        int | None, typer.Option(metavar="N", min=1, help="With --ray: processes that share a network's training.")
     ] = None,
     resume: Annotated[
         bool | None,
@@ -101,8 +101,8 @@ def train(
     options = opt.given_options(context.params)
     for name in ("ray", "workers"):
         options.pop(name, None)
-    if (workers is None) != (ray is None):
-        raise ConfigError("--ray and --workers must go together; got one of them. Name both, or use torchrun.")
+    if workers is not None and ray is None:
+        raise ConfigError("--workers must go with --ray; got it alone. Name both, or use torchrun.")
     if options.pop("as_json", None) is not None:
         options["json"] = as_json
     settings = join_settings(table, options, assignments or [], config)
@@ -139,18 +139,31 @@ def train(
 def _job(settings: TrainSettings, ray: str | None, workers: int | None) -> "Callable[..., TrainRun]":
     """Return what trains: here, as one of several processes, or on a cluster."""
     from hotvae.jobs.stream import train_streamed
+    from hotvae.jobs.train import new_model
     from hotvae.jobs.train import train as train_whole
 
-    if ray is None or workers is None:
-        return train_streamed if settings.stream else train_whole
+    here = train_streamed if settings.stream else train_whole
+    if ray is None:
+        return here
+    from hotvae.estimators.recipe import helped
     from hotvae.scale.cluster import cluster
+    from hotvae.scale.tasks import fits_on_ray
     from hotvae.scale.training import train_on_ray
 
     def elsewhere(settings: TrainSettings, table: Path | None, *, command: str, **_: Any) -> "TrainRun":
         with cluster(ray):
-            return train_on_ray(settings, table, workers, command)
+            return train_on_ray(settings, table, cast(int, workers), command)
 
-    return elsewhere
+    def with_help(settings: TrainSettings, table: Path | None, **more: Any) -> "TrainRun":
+        if not new_model(settings).holds_out_itself:
+            raise ConfigError(
+                "--ray without --workers must go with a model that finds its own recipe, whose fits are shared out; "
+                f"got model {settings.model!r} with recipe {settings.recipe!r}. Name --workers, or leave --ray out."
+            )
+        with cluster(ray), helped(fits_on_ray):
+            return here(settings, table, **more)
+
+    return with_help if workers is None else elsewhere
 
 
 def _take_roles(roles: "TableRoles", told: list["TableRoles"], silent: bool) -> None:

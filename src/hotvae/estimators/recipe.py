@@ -18,9 +18,10 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -375,6 +376,25 @@ class Recipe:
         return cls(plan=Plan(**state["plan"]), entries=entries, **told)
 
 
+Helpers = Callable[["Workshop", Callable[..., Any], Sequence[tuple[Any, ...]]], list[dict[str, float]]]
+"""Call a method of a workshop once for each tuple of arguments, elsewhere; return each call's ``seconds``."""
+
+_helpers: ContextVar[Helpers | None] = ContextVar("helpers", default=None)
+
+
+@contextmanager
+def helped(helpers: Helpers) -> Iterator[None]:
+    """Let fits inside the block that do not need each other be made elsewhere at the same time.
+
+    Fitted members come back through the workshop's folder, so that the model is the one made without help.
+    """
+    before = _helpers.set(helpers)
+    try:
+        yield
+    finally:
+        _helpers.reset(before)
+
+
 class Workshop:
     """Fits candidates on folds and on all rows, and remembers what is done, in a folder if there is one.
 
@@ -430,6 +450,26 @@ class Workshop:
         rows = Rows(self.forms.learn(candidate.form, self.table), self.labels)
         return rows if index is None else rows[index]
 
+    def ahead(self, fit: Callable[..., Any], asked: Sequence[tuple[Any, ...]]) -> None:
+        """Let helpers, where there are some, make fits that come next; what they leave in the folder is taken then.
+
+        Parameters
+        ----------
+        fit : method of this class
+            Fits.
+        asked : sequence of tuple
+            Its arguments, the candidate first.
+        """
+        helpers = _helpers.get()
+        asked = [each for each in asked if each[0].kind in ("trees", "network")]  # others are quick, or not kept
+        if helpers is None or self.scratch is None or not asked:
+            return
+        for candidate, *_ in asked:
+            self.forms.learn(candidate.form, self.table)
+        for seconds in helpers(self, fit, asked):
+            for name, spent in seconds.items():
+                self.seconds[name] = self.seconds.get(name, 0.0) + spent
+
     def held_out(self, candidate: Candidate, n_folds: int) -> NDArray[Any]:
         """Return logits of the rows of the first so many folds, fold after fold, by models that were not shown them."""
         for fold in range(n_folds):
@@ -470,14 +510,21 @@ class Workshop:
             if self._ridge is None:
                 self._ridge = fit_member(candidate, self.rows(candidate), None, self.training, self.seed)
             return [self._ridge]
-        n_fits = self.work.n_seeds if candidate.kind == "network" else 1
+        return [self.on_all_again(candidate, again) for again in range(self.n_fits(candidate))]
+
+    def n_fits(self, candidate: Candidate) -> int:
+        """Return how often a candidate is fitted on all rows."""
+        return self.work.n_seeds if candidate.kind == "network" else 1
+
+    def on_all_again(self, candidate: Candidate, again: int) -> Member:
+        """Fit a candidate on all rows for the first time (0), or from another start."""
         training = self.work.training(self.training, candidate)
 
-        def fit(again: int) -> Member:
+        def fit() -> Member:
             seed = self._seed(candidate, 1000 + again)
             return fit_member(candidate, self.rows(candidate), None, training, seed, own=self.own)
 
-        return [self._kept(candidate, f"all{again}", partial(fit, again)) for again in range(n_fits)]
+        return self._kept(candidate, f"all{again}", fit)
 
     def _seed(self, candidate: Candidate, part: int) -> int:
         text = f"{self.seed} {candidate.name} {part}"
@@ -559,11 +606,14 @@ def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidat
     shop.say(f"{len(candidates)} candidates are tried on rows held out; a smaller log loss is better")
     quick = [candidate for candidate in candidates if candidate.kind != "network"]
     networks = [candidate for candidate in candidates if candidate.kind == "network"]
+    is_race, third = len(networks) > shop.work.n_networks, max(5, shop.work.max_epochs // 3)
+    asked = [(candidate, fold, None) for candidate in quick for fold in range(n_folds)]
+    shop.ahead(Workshop.on_fold, asked + [(candidate, 0, third if is_race else None) for candidate in networks])
     for candidate in quick:
         note(candidate, shop.held_out(candidate, n_folds))
-    if len(networks) > shop.work.n_networks:
+    if is_race:
         for candidate in networks:
-            member, found = shop.on_fold(candidate, 0, max(5, shop.work.max_epochs // 3))
+            member, found = shop.on_fold(candidate, 0, third)
             note(candidate, found, member.n_epochs, "a first look")
         beside, rest, networks = [candidate.name for candidate in quick], networks, []
         while len(networks) < shop.work.n_networks:
@@ -572,11 +622,14 @@ def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidat
             beside.append(networks[-1].name)
         for candidate in rest:
             entries[candidate.name].outcome = "left out after a third of the epochs"
+        shop.ahead(Workshop.on_fold, [(candidate, 0) for candidate in networks])
     for place, candidate in enumerate(networks):
         member, found = shop.on_fold(candidate, 0)
         note(candidate, found, member.n_epochs, "as long as it gets better")
         networks[place] = replace(candidate, epochs=max(2, round(_TO_THE_END * member.n_epochs)))
-        note(networks[place], shop.held_out(networks[place], n_folds), cast(int, networks[place].epochs), "in full")
+    shop.ahead(Workshop.on_fold, [(candidate, fold) for candidate in networks for fold in range(n_folds)])
+    for candidate in networks:
+        note(candidate, shop.held_out(candidate, n_folds), cast(int, candidate.epochs), "in full")
 
     chosen: list[Candidate] = []
     least, remaining = float("inf"), [*quick, *networks]
@@ -678,6 +731,7 @@ def fit_chosen(shop: Workshop, chosen: Sequence[Candidate], entries: list[Entry]
     whole: dict[str, list[Member]] = {}
     n_rows, n_labels = shop.labels.shape
     every = shop.rows_of(shop.folds.n_folds)
+    shop.ahead(Workshop.on_fold, [(candidate, fold) for candidate in chosen for fold in range(shop.folds.n_folds)])
     for candidate in chosen:
         shop.say(f"{candidate.name}: chosen; learning from all folds but one, each in turn")
         table = np.empty((n_rows, n_labels))
@@ -693,6 +747,7 @@ def fit_chosen(shop: Workshop, chosen: Sequence[Candidate], entries: list[Entry]
                 next(e for e in entries if e.name == candidate.name).outcome = "weighs nothing on all folds"
         stack = fit_stack([found[candidate.name] for candidate in kept], shop.labels)
     tables = [found[candidate.name] for candidate in kept]
+    shop.ahead(Workshop.on_all_again, [(each, again) for each in kept for again in range(shop.n_fits(each))])
     for candidate in kept:
         shop.say(f"{candidate.name}: learning from all rows")
         whole[candidate.name] = shop.on_all(candidate)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hotvae.scale.cluster import TRIES, find_ray
+from hotvae.estimators.recipe import Workshop
+from hotvae.scale.cluster import TRIES, answer_of, find_ray
+
+_PLACES: dict[str, Any] = {"num_cpus": 1, "max_retries": TRIES, "scheduling_strategy": "SPREAD"}
 
 
 class RayTask:
@@ -24,8 +27,7 @@ class RayTask:
 
     def __init__(self, call: Callable[..., Any], *arguments: Any, variables: Mapping[str, str] | None = None) -> None:
         self.ray = find_ray()
-        places: dict[str, Any] = {"num_cpus": 1, "max_retries": TRIES, "scheduling_strategy": "SPREAD"}
-        remote = self.ray.remote(**places, runtime_env={"env_vars": dict(variables or {})})(_call)
+        remote = self.ray.remote(**_PLACES, runtime_env={"env_vars": dict(variables or {})})(_call)
         self.reference = remote.remote(os.getcwd(), call, *arguments)
         self.words = ""
 
@@ -65,3 +67,24 @@ def search_on_ray(told: Mapping[str, Any]) -> RayTask:
     from hotvae.jobs.trials import work
 
     return RayTask(work, {name: value for name, value in told.items() if name != "path"})
+
+
+def fits_on_ray(shop: Workshop, fit: Callable[..., Any], asked: Sequence[tuple[Any, ...]]) -> list[dict[str, float]]:
+    """Fit members of a stack on the cluster, each as a task; they leave them in the workshop's folder.
+
+    See :func:`hotvae.estimators.recipe.helped`. On a disk that not all machines share nothing is found in the folder,
+    and everything is fitted here.
+    """
+    ray = find_ray()
+    shipped = ray.put(shop)  # once for all tasks
+    remote = ray.remote(**_PLACES)(_fit)
+    references = [remote.remote(os.getcwd(), shipped, fit, arguments) for arguments in asked]
+    seconds: list[dict[str, float]] = answer_of(ray, lambda: ray.get(references))
+    return seconds
+
+
+def _fit(folder: str, shop: Workshop, fit: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[str, float]:
+    os.chdir(folder)
+    shop.seconds = {}
+    fit(shop, *arguments)
+    return shop.seconds

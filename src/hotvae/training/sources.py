@@ -185,15 +185,24 @@ class Streamed:
 
 def _mixed(chunks: Iterable[Rows], random: np.random.Generator) -> Iterator[Rows]:
     """Let rows wait, and let a random half of those that wait go on when there are many."""
-    waiting: Rows | None = None
+    waiting: list[Rows] = []
+    n_cells = 0
     for chunk in chunks:
-        waiting = chunk if waiting is None else _stacked([waiting, chunk])
-        if len(waiting) * _width(waiting) >= _WAITING_CELLS:
-            order = random.permutation(len(waiting))
-            yield waiting[order[: len(order) // 2]]
-            waiting = waiting[order[len(order) // 2 :]]
-    if waiting is not None:
-        yield waiting[random.permutation(len(waiting))]
+        waiting.append(chunk)
+        n_cells += len(chunk) * _width(chunk)
+        if n_cells >= _WAITING_CELLS:
+            goes, stays = _halved(waiting, random)
+            waiting, n_cells = [stays], len(stays) * _width(stays)
+            yield goes
+    if waiting:
+        rows = _stacked(waiting)
+        yield rows[random.permutation(len(rows))]
+
+
+def _halved(parts: list[Rows], random: np.random.Generator) -> tuple[Rows, Rows]:
+    rows = _stacked(parts)
+    order = random.permutation(len(rows))
+    return rows[order[: len(order) // 2]], rows[order[len(order) // 2 :]]
 
 
 def _rebatched(chunks: Iterator[Rows], sizes: NDArray[np.int64]) -> Iterator[Rows]:
