@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import zip_longest
 from typing import Annotated, Any
 
@@ -110,8 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal without × says ? rather than nothing
     try:
         with speaking("command line"), _one_line_warnings():
-            command = typer.main.get_command(app)
-            code = command.main(args=arguments, prog_name="hotvae", standalone_mode=False, obj=arguments)
+            code = _command().main(args=arguments, prog_name="hotvae", standalone_mode=False, obj=arguments)
         sys.stdout.flush()  # here, where it can be said that there is no room for it
     except _UsageProblem as problem:
         return _fail(problem.format_message())  # type: ignore[attr-defined]  # every click exception has it
@@ -126,6 +126,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_output()
         return _fail(f"{error.strerror}: {error.filename}" if error.filename else error.strerror or str(error))
     return code if isinstance(code, int) else 0
+
+
+@cache
+def _command() -> Any:
+    """Return what typer makes of the commands; made once, it takes longer than many of them."""
+    return typer.main.get_command(app)
 
 
 def _with_address(arguments: Sequence[str]) -> list[str]:
