@@ -33,7 +33,9 @@ def run(path: Path) -> nbformat.NotebookNode:
     """Run a notebook; CellExecutionError where a cell fails."""
     book = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(book, timeout=TIMEOUT, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+        # Kernels warn that they listen on this machine; how they start is not part of a page.
+        options = {"extra_arguments": ["--log-level=ERROR"], "resources": {"metadata": {"path": folder}}}
+        NotebookClient(book, timeout=TIMEOUT, startup_timeout=600, kernel_name="python3", **options).execute()
     for number, cell in enumerate(book.cells):
         cell["id"] = f"cell-{number}"
         cell.metadata.pop("execution", None)
