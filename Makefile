@@ -3,12 +3,14 @@
 export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= python3
 BIN := .venv/bin
+# Certificates are those of the system, as with pip, which matters behind a proxy.
 # uv does not read pip's settings: hand it the folder pip has been told to look for wheels in. Where there is none, torch
 # comes from its own index for processors, a tenth of the size; `make demo TORCH=auto` takes the build for this machine's
 # graphics card, TORCH=cu128 that for CUDA 12.8 (docs/install.md).
 TORCH ?= cpu
 UV := WHEELS="$${UV_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}"; \
-	if [ -n "$$WHEELS" ]; then export UV_FIND_LINKS="$$WHEELS"; else export UV_TORCH_BACKEND=$(TORCH); fi; $(BIN)/uv
+	if [ -n "$$WHEELS" ]; then export UV_FIND_LINKS="$$WHEELS"; else export UV_TORCH_BACKEND=$(TORCH); fi; \
+	UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1 $(BIN)/uv
 
 .PHONY: demo docs wheel test-lowest test quick check lint types layers examples soak bench-maps reproduce clean
 
@@ -25,9 +27,10 @@ docs: .venv/.installed-docs
 wheel: .venv/.installed-test
 	HOTVAE_TEST_WHEEL=1 $(BIN)/python -m pytest tests/test_wheel.py -q
 
-# The oldest version of every dependency that pyproject.toml allows, on each Python that is to be had.
+# The oldest version of every dependency that pyproject.toml allows, on each Python that is to be had; one alone:
+# make test-lowest LOWEST="--pythons 3.12".
 test-lowest: | .venv/bin/uv
-	$(BIN)/python tests/lowest.py
+	$(BIN)/python tests/lowest.py $(LOWEST)
 
 test: .venv/.installed-test
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not ray"
@@ -65,7 +68,7 @@ reproduce: .venv/.installed-test
 	$(PYTHON) -m venv .venv
 
 .venv/bin/uv: | .venv/bin/python
-	$(BIN)/python -m pip install --quiet uv || echo "uv is not to be had here: plain pip is used"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || echo "uv is not to be had here: plain pip is used"
 
 define install
 	@echo "installing hotvae$(1) into .venv ..."

@@ -25,13 +25,17 @@ R_PAGE = FOLDER / "from_r.md"
 TIMEOUT = 1800
 _R_BLOCK = re.compile(r"^```r\n(.*?)^```\n(\n```text\n.*?^```\n)?", re.DOTALL | re.MULTILINE)
 _MARK = "-- end of a block --"
+# What differs from run to run and machine to machine, and the colours of a terminal.
+_PASSING = re.compile(r"(?m)(?<=^trained )(.*) in [\d.]+ s$|^memory +[\d.]+ GB at most\n|\x1b\[[\d;]*m")
 
 
 def run(path: Path) -> nbformat.NotebookNode:
     """Run a notebook; CellExecutionError where a cell fails."""
     book = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(book, timeout=TIMEOUT, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+        # Kernels warn that they listen on this machine; how they start is not part of a page.
+        options = {"extra_arguments": ["--log-level=ERROR"], "resources": {"metadata": {"path": folder}}}
+        NotebookClient(book, timeout=TIMEOUT, startup_timeout=600, kernel_name="python3", **options).execute()
     for number, cell in enumerate(book.cells):
         cell["id"] = f"cell-{number}"
         cell.metadata.pop("execution", None)
@@ -43,7 +47,7 @@ def run(path: Path) -> nbformat.NotebookNode:
 
 
 def tidy(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Leave away what went to standard error, such as bars of progress, and join what came in pieces."""
+    """Leave away what went to standard error, such as bars of progress, and times; join what came in pieces."""
     kept: list[nbformat.NotebookNode] = []
     for output in outputs:
         if output.output_type == "stream" and output.name == "stderr":
@@ -52,6 +56,9 @@ def tidy(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
             kept[-1].text += output.text
         else:
             kept.append(output)
+    for output in kept:
+        if output.output_type == "stream":
+            output.text = _PASSING.sub(lambda found: found[1] or "", output.text)
     return kept
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -9,6 +10,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.docs.test_readme import BIRDS, EBIRD
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = Path(sys.executable)
@@ -65,19 +68,42 @@ def test_sdist__content__has_tests_and_documentation(built):
     assert not [name for name in names if name.startswith((".venv", "site/", "hotvae-demo"))]
 
 
-@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
-def test_archive__in_an_empty_environment__trains_predicts_and_knows_its_birds(built, tmp_path, kind):
-    (archive,) = built.glob(kind)
+def environment_of(folder, archive, own, extra=""):
+    """Make an environment with nothing but an archive and what it needs; return its folder of programs."""
+    run(UV, "venv", "--python", PYTHON, folder, env=own)
+    python = folder / "bin" / "python"
+    run(UV, "pip", "install", "--python", python, "-c", ROOT / "constraints.txt", f"{archive}{extra}", env=own)
+    code = "import hotvae; print(hotvae.__file__)"
+    assert "site-packages" in run(python, "-c", code, cwd=folder, env=own)
+    return folder / "bin"
+
+
+def test_wheel__in_an_empty_environment__does_all_that_the_readme_says(built, tmp_path):
+    (archive,) = built.glob("*.whl")
     own = settings()
-    run(UV, "venv", "--python", PYTHON, tmp_path / "venv", env=own)
-    python, hotvae = (tmp_path / "venv" / "bin" / name for name in ("python", "hotvae"))
-    run(UV, "pip", "install", "--python", python, "-c", ROOT / "constraints.txt", archive, env=own)
-    assert run(hotvae, "--version", env=own).startswith("hotvae ")
-    run(hotvae, "data", "tables", "breeding_birds_2009", "--out", "birds", cwd=tmp_path, env=own)
+    programs = environment_of(tmp_path / "venv", archive, own, "[geo]")
+    own["PATH"] = f"{programs}{os.pathsep}{own['PATH']}"
+    assert run(programs / "hotvae", "--version", env=own).startswith("hotvae ")
+    (tmp_path / "work").mkdir()
+    for kind, text in BIRDS + EBIRD:
+        command = [programs / "python", "-c", text] if kind == "python" else ["bash", "-euo", "pipefail", "-c", text]
+        run(*command, cwd=tmp_path / "work", env=own)
+    made = {path.name for path in (tmp_path / "work").iterdir()}
+    assert {"told.csv", "species.csv", "explorer.html", "report.html", "maps"} <= made
+
+
+def test_sdist__in_an_empty_environment__trains_and_names_what_an_extra_brings(built, tmp_path):
+    (archive,) = built.glob("*.tar.gz")
+    own = settings()
+    programs = environment_of(tmp_path / "venv", archive, own)
+    run(programs / "hotvae", "data", "tables", "breeding_birds_2009", "--out", "birds", cwd=tmp_path, env=own)
     roles = ["--labels", "Acadian Flycatcher:Yellow-throated Vireo", "--id-column", "route"]
     where = ["--coordinates", "longitude,latitude", "--effort", "1", "--quiet", "--out", "model"]
-    run(hotvae, "train", "birds/train.csv", *roles, *where, cwd=tmp_path, env=own)
-    run(hotvae, "predict", "model", "birds/test.csv", "--out", "told.csv", cwd=tmp_path, env=own)
-    run(hotvae, "info", "model", cwd=tmp_path, env=own)
-    code = "import hotvae; print(hotvae.__file__)"
-    assert "site-packages" in run(python, "-c", code, cwd=tmp_path, env=own)
+    run(programs / "hotvae", "train", "birds/train.csv", *roles, *where, cwd=tmp_path, env=own)
+    run(programs / "hotvae", "predict", "model", "birds/test.csv", "--out", "told.csv", cwd=tmp_path, env=own)
+    missing = subprocess.run(
+        [programs / "hotvae", "data", "rasters", "--out", "r"], cwd=tmp_path, env=own, text=True, capture_output=True
+    )
+    assert missing.returncode == 2
+    named = re.search(r"The extra 'geo' of hotvae brings it: pip install (.*)\.\n", missing.stderr)[1]
+    assert {"duckdb", "rasterio", "shapely"} <= {re.match(r"\w+", name)[0] for name in shlex.split(named)}

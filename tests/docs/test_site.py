@@ -64,6 +64,16 @@ def test_check_links__dead_file_dead_anchor_and_network__are_each_told(tmp_path)
     ]
 
 
+def test_tidy__times_memory_and_colours__are_not_stored():
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("nbclient")
+    text = (
+        "trained HOT-VAE on t.csv in 9.1 s\nrows        95\nmemory      0.58 GB at most\n\x1b[1mvalue\x1b[0m in 2 s\n"
+    )
+    (kept,) = script("notebooks").tidy([nbformat.v4.new_output("stream", text=text)])
+    assert kept.text == "trained HOT-VAE on t.csv\nrows        95\nvalue in 2 s\n"
+
+
 def test_roles__docstrings__become_code():
     pytest.importorskip("griffe")
     plain = script("roles").plain

@@ -89,7 +89,7 @@ def test_gather_content__numbers_of_the_page__are_those_of_the_model(told):
     assert data["map"]["richness"][7] == pytest.approx(probs[7].sum(), abs=0.01)
     assert data["map"]["lower"][7] <= data["map"]["upper"][7]
     assert not data["map"]["degrees"]
-    assert data["map"]["land"] == []
+    assert (data["map"]["land"], data["map"]["borders"]) == ([], [])
     log_loss = next(metric for metric in content.metrics if metric["title"] == "log loss")
     assert 0 < log_loss["value"] - log_loss["low"] < 0.1
     assert log_loss["high"] - log_loss["value"] == pytest.approx(log_loss["value"] - log_loss["low"])
@@ -164,6 +164,7 @@ def test_gather_content__degrees__bring_coastlines():
     assert chart["names"] == ["lon", "lat"]
     assert chart["x"][0] == pytest.approx(around_britain[0, 1], rel=1e-4)
     assert len(chart["land"]) > 3
+    assert chart["borders"]  # that of Northern Ireland
 
 
 def test_gather_content__trained_on_arrays_and_gaps__is_explained_all_the_same():

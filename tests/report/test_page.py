@@ -180,7 +180,7 @@ def test_explain_page__sections__stand_only_where_there_is_something_to_show():
     full = page_html(explain_content("wren"))
     assert Page(full).count("section") == 12
     assert " ".join(full.split()).count("1 of 1 pairs pass the screen for chance") == 1
-    assert "3 less important features are not shown." in full
+    assert "Not shown, as less important: 3 features." in full
     assert ("–", "number") in Page(full).cells
     assert ("– to 0.250", "number") in Page(full).cells
 

@@ -31,7 +31,7 @@ from hotvae.jobs.predict import sample_rows
 from hotvae.jobs.table_needs import TableNeeds, model_card
 from hotvae.jobs.train import label_report
 from hotvae.metrics import METRICS, reliability_curve
-from hotvae.report.coastline import land_rings
+from hotvae.report.coastline import border_lines, land_rings
 from hotvae.report.page import ExplainContent
 from hotvae.report.plots import history_title
 
@@ -433,9 +433,11 @@ def _map(model: LabelClassifier, rows: PageRows, probs: FloatArray, rng: np.rand
     margin = np.maximum(np.ptp(places, axis=0) * 0.06, 1e-3)
     low, high = places.min(axis=0) - margin, places.max(axis=0) + margin
     land: list[list[float]] = []
+    borders: list[list[float]] = []
     if columns is not None:
         rings = land_rings((*low, *high), tolerance=float(max(high - low)) / 700)
         land = [rounded(ring.ravel(), 2) for ring in rings]
+        borders = [rounded(line.ravel(), 2) for line in border_lines((*low, *high))]
     labels = rows.labels[picked]
     seed = int(rng.integers(2**31 - 1))
     draws = sample_rows(model, take_rows(rows.features, picked), 100, seed)
@@ -450,6 +452,7 @@ def _map(model: LabelClassifier, rows: PageRows, probs: FloatArray, rng: np.rand
         "y": rounded(places[:, 1], None),
         "n_all": len(probs),
         "land": land,
+        "borders": borders,
         "richness": rounded(probs[picked].sum(axis=1), 2),
         "lower": rounded(lower, 1),
         "upper": rounded(upper, 1),

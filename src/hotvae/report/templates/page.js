@@ -218,11 +218,16 @@
     const clip = put(put(drawing, "defs"), "clipPath", { id: "map-clip" });
     put(clip, "rect", { x: 0, y: 0, width: (east - west) * shrink * scale, height: tall });
     const inside = put(drawing, "g", { "clip-path": "url(#map-clip)" });
-    for (const ring of map.land) {
+    const path = (points) => {
       let d = "";
-      for (let i = 0; i < ring.length; i += 2) d += `${i ? "L" : "M"}${px(ring[i]).toFixed(1)} ${py(ring[i + 1]).toFixed(1)}`;
-      put(inside, "path", { d: d + "Z", class: "land" });
-    }
+      for (let i = 0; i < points.length; i += 2) d += `${i ? "L" : "M"}${px(points[i]).toFixed(1)} ${py(points[i + 1]).toFixed(1)}`;
+      return d;
+    };
+    for (const ring of map.land) put(inside, "path", { d: path(ring) + "Z", class: "land" });
+    for (const line of map.borders) put(inside, "path", { d: path(line), class: "border" });
+    const unit = map.degrees ? "°" : "";
+    for (const v of ticks(west, east, total / 120)) if (px(v) > 14) put(inside, "text", { x: px(v).toFixed(1), y: tall - 4, "text-anchor": "middle", class: "faint" }, short(v) + unit);
+    for (const v of ticks(south, north, Math.max(2, tall / 120))) if (py(v) > 10 && py(v) < tall - 24) put(inside, "text", { x: 3, y: (py(v) + 4).toFixed(1), class: "faint" }, short(v) + unit);
     const size = Math.max(2, Math.min(5, Math.sqrt((total * tall) / count) / 4));
     const order = values.map((_, i) => i).sort((a, b) => (values[a] ?? -1) - (values[b] ?? -1));
     for (const i of order) {
