@@ -2,6 +2,7 @@
 
     python -m paper.speed.ebird --gigabytes 10
     python -m paper.speed.ebird --gigabytes 1
+    python -m paper.speed.ebird --gigabytes 10 --files FOLDER    (written there once, used again)
     python -m paper.speed.ebird --render
 
 A virtual pair of files in the layout of eBird's is written (``hotvae.geo.ebird_example``; 100 species). Then, each in a
@@ -28,7 +29,7 @@ from pathlib import Path
 
 from hotvae.files import write_text
 from hotvae.geo.ebird import BEST_PRACTICE, Filters, prepare
-from hotvae.geo.ebird_example import write_example
+from hotvae.geo.ebird_example import ExampleFiles, write_example
 
 MEMORY = "1GB"
 N_SPECIES = 100
@@ -108,11 +109,20 @@ def run_process(target, arguments, folder, kill_when=None):
     return {} if process.exitcode else json.loads(notes.read_text())
 
 
-def measure(folder, gigabytes, seed, threads, piece_bytes):
-    """Write the files and time both."""
-    started = time.perf_counter()
+def virtual_pair(folder, gigabytes, seed):
+    """Write the files, unless a run before this one has written the same."""
+    note, wanted = folder / "pair.json", {"gigabytes": gigabytes, "seed": seed, "species": N_SPECIES}
+    if note.exists() and (found := json.loads(note.read_text(encoding="utf-8"))).pop("wanted") == wanted:
+        return ExampleFiles(**found | {"ebd": folder / found["ebd"], "sampling": folder / found["sampling"]})
     pair = write_example(folder, gigabytes=gigabytes, n_species=N_SPECIES, random_state=seed)
-    wrote = time.perf_counter() - started
+    found = pair._asdict() | {"ebd": pair.ebd.name, "sampling": pair.sampling.name}
+    write_text(note, json.dumps(found | {"wanted": wanted}))
+    return pair
+
+
+def measure(folder, files, gigabytes, seed, threads, piece_bytes):
+    """Write the files and time both."""
+    pair = virtual_pair(files, gigabytes, seed)
     size = pair.ebd.stat().st_size
     before = run_process(count, (pair.ebd, threads), folder)
     table = run_process(make_table, (pair.ebd, pair.sampling, folder / "a.parquet", threads, piece_bytes), folder)
@@ -131,7 +141,6 @@ def measure(folder, gigabytes, seed, threads, piece_bytes):
         "text_bytes": size + pair.sampling.stat().st_size,
         "observations": pair.n_observations,
         "lines_of_checklists": pair.n_checklists,
-        "seconds_to_write_the_files": wrote,
         "count_before": before,
         "table": table,
         "count_after": after,
@@ -181,6 +190,7 @@ def main(argv=None):
         "--piece-megabytes", type=float, default=None, help="by default a gigabyte, or a quarter of the text"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--files", type=Path, default=None, help="existing folder that keeps the virtual files")
     parser.add_argument("--out", type=Path, default=None, help="folder of the results")
     parser.add_argument("--render", action="store_true", help="only write the stored result into docs/field_data.md")
     options = parser.parse_args(argv)
@@ -192,7 +202,8 @@ def main(argv=None):
         return
     piece = int((options.piece_megabytes or min(1024.0, options.gigabytes * 250)) * 1e6)
     with tempfile.TemporaryDirectory() as name:
-        found = measure(Path(name), options.gigabytes, options.seed, options.threads, piece)
+        work = Path(name)
+        found = measure(work, options.files or work, options.gigabytes, options.seed, options.threads, piece)
     # Here, so that the processes that are measured do not load torch.
     from paper import RESULTS
     from paper.runner import provenance

@@ -74,7 +74,7 @@ def effort_columns(rows: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     minutes = rows["minutes"].to_numpy(dtype=np.float64, na_value=np.nan)
     kilometres = rows["kilometres"].to_numpy(dtype=np.float64, na_value=np.nan)
     longitude, latitude = (rows[name].to_numpy(dtype=np.float64) for name in ("longitude", "latitude"))
-    days = [None if pd.isna(day) else day.date() for day in when]
+    days = when.to_numpy("datetime64[D]").tolist()  # None where it is not known
     # The middle of the count, where it is known how long it took.
     clock = rows["time"].to_numpy(dtype=np.float64, na_value=np.nan) + np.nan_to_num(minutes) / 120
     noon = hours_from_solar_noon(clock, longitude, day_of_year, clocks.offset(longitude, latitude, days))

@@ -97,7 +97,7 @@ class Stages:
     def copy(self, query: str, target: Path, rows_in_a_group: int = 122_880) -> None:
         """Write the answer to a file, whole or not at all."""
         part = target.with_suffix(".part")
-        how = f"FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {rows_in_a_group}"
+        how = f"FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {rows_in_a_group}"
         self.sql(f"COPY ({query}) TO {quoted(str(part))} ({how})")
         part.replace(target)
 
