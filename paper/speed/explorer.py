@@ -8,11 +8,11 @@
 Pages of invented numbers, of the shape that the default model has (two rounds, three voices, 32 causes, an edge for
 each pair, 12 covariates, a stand-in): 100 species x 5,000 places, and 300 x 20,000. Each is opened in chromium from
 disk; then five species are told one after the other, with a species and with the number of species on the map, a slider
-is moved five times, and the map is panned. Written down: megabytes; seconds until the map is there; milliseconds from the click to
-the map of a species, and to the whole map of richness; and tasks of the page's own thread from 50 ms on, as the
-browser's PerformanceObserver counts them. These are by the clock, which a busy machine stretches. Processor time is not
-stretched: that of the page's process for a telling, all workers together, and that of the longest task of its own
-thread, from the browser's trace.
+is moved five times, and the map is panned. Written down: megabytes; seconds until the map is there; milliseconds from
+the click to the map of a species, and to the whole map of richness; and tasks of the page's own thread from 50 ms on,
+as the browser's PerformanceObserver counts them. These are by the clock, which a busy machine stretches. Processor time
+is not stretched: that of the page's process for a telling, all workers together, and that of the longest task of its
+own thread, from the browser's trace.
 
 ``--birds`` makes the explorer of a demo's model anew and notes how well its stand-in, which answers "what if", explains
 changes at places that it was not shown, and the processor seconds that it took.
@@ -101,7 +101,8 @@ _TELL = """([kind, label, count]) => new Promise((resolve) => {
   const look = new MutationObserver(() => { look.disconnect(); resolve(performance.now() - began); });
   look.observe(document.documentElement, { attributeFilter: ['data-painted'] });
   const told = Array.from({ length: kind === 'moved' ? 1 : count }, (_, k) => [3 * k, k % 2]);
-  change({ kind: kind === 'moved' ? 'richness' : kind, label, told, shifts: kind === 'moved' ? [[0, count / 10]] : [] });
+  const shifts = kind === 'moved' ? [[0, count / 10]] : [];
+  change({ kind: kind === 'moved' ? 'richness' : kind, label, told, shifts });
 })"""
 
 
@@ -191,8 +192,9 @@ def page_text(found):
     )
     return (
         markdown_table(head, rows)
-        + f"\nPages of invented numbers in chromium {found['chromium'].split('.')[0]}, {sizes[0]['workers']} workers on "
-        f"{machine['cores']} cores ({machine['cpu']}), {found['date'][:10]}. Times by the clock are medians of {N_TOLD}; "
+        + f"\nPages of invented numbers in chromium {found['chromium'].split('.')[0]}, {sizes[0]['workers']} workers "
+        f"on {machine['cores']} cores ({machine['cpu']}), {found['date'][:10]}. Times by the clock are medians of {N_TOLD};"
+        " "
         f"processor time is that of all workers and the page together. Load average before each: {loads}. {quiet}. "
         f"`{found['command']}` measured it; stored in `paper/results/explorer.json`.\n"
     )
@@ -224,11 +226,11 @@ def birds_text(found):
     """Write what the page says of the stand-in."""
     told = found["stand_in"]
     return (
-        f"**This part is an approximation, and the page says how good.** Today's map is the model's own. What changes is "
-        f"told by a small stand-in that learned from the model. On {told['n_tried']:,} random moves of places that it was "
-        f"not shown its mean error was {100 * told['error']:.1f} points of percent, where the changes themselves were "
-        f"{100 * told['size']:.1f} points: for these birds it explains {100 * told['explained']:.0f} % of how the model "
-        "answers. Read the pattern, not the single dot. And sliders move one thing alone: in nature a warmer place has "
+        "**This part is an approximation, and the page says how good.** Today's map is the model's own. What changes is "
+        f"told by a small stand-in that learned from the model. On {told['n_tried']:,} random moves of places that it "
+        f"was not shown its mean error was {100 * told['error']:.1f} points of percent, where the changes themselves "
+        f"were {100 * told['size']:.1f} points: for these birds it explains {100 * told['explained']:.0f} % of how the "
+        "model answers. Read the pattern, not the single dot. And sliders move one thing alone: in nature a warmer place has "
         "other plants, too.\n"
     )
 

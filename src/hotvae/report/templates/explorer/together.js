@@ -89,7 +89,7 @@ function networkOf(pairs, probs) {
       });
     group.append(svg("circle", { cx: x, cy: y, r: 4 + 5 * probs[node] }));
     const text = svg("text", { x: x + (east < 0 ? -13 : 13), y: y + 4, "text-anchor": east < 0 ? "end" : "start" });
-    text.textContent = name.length > 20 ? `${name.slice(0, 19)}…` : name;
+    text.textContent = name.length > 23 ? `${name.slice(0, 22)}…` : name;
     group.append(text);
     group.addEventListener("click", () => show(node));
     group.addEventListener("keydown", (event) => {
