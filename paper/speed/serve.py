@@ -244,6 +244,7 @@ def measure(options):
         "tenfold": tenfold,
         "logged": dict(statuses),
         "exit_code": process.returncode,
+        "niceness": os.nice(0),
         "load_average": {"before": before, "after": os.getloadavg()[0]},
     } | provenance(options.seed)
 
@@ -286,7 +287,9 @@ def table_of(found):
     own, half, machine, load = (found[name] for name in ("in_process_ms", "half", "machine", "load_average"))
     busy = max(load.values()) > machine["cores"]
     quiet = (
-        "Other programs had a large part of it, so the numbers compare with each other, not with a quiet machine's."
+        "Other programs had a part of it"
+        + (f", though the service came before them (nice {found['niceness']})" if found["niceness"] < 0 else "")
+        + ", so the numbers compare with each other, not with a quiet machine's."
         if busy
         else "Nothing else ran on it."
     )
