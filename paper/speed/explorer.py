@@ -33,7 +33,7 @@ import numpy as np
 from hotvae.explain.stand_in import _WIDTHS
 from hotvae.files import write_text
 from hotvae.report.explorer import ExplorerContent
-from hotvae.report.page import page_html, write_page
+from hotvae.report.page import write_page
 from paper import DOCS, RESULTS
 from paper.runner import provenance
 from paper.summaries import markdown_table, replace_marked
@@ -214,7 +214,13 @@ def birds(folder):
     model = load_model(folder / "model")
     places = places_of_file(model, folder / "routes.csv")
     started, times = time.process_time(), {}
-    content = explorer_content(model, places, say=lambda line: times.setdefault(line, time.process_time() - started))
+    content = explorer_content(
+        model,
+        places,
+        title="Breeding birds, 2009",
+        say=lambda line: times.setdefault(line, time.process_time() - started),
+    )
+    page = write_page(folder / "explorer.html", content)
     (_, begun), (_, learned) = list(times.items())[-2:]  # "learning how ..." and what comes after it
     return {
         "stand_in": content.facts["stand_in"],
@@ -223,7 +229,7 @@ def birds(folder):
         "places": len(places),
         "processor_seconds": round(learned - begun, 1),
         "processor_seconds_of_all": round(time.process_time() - started, 1),
-        "megabytes": round(len(page_html(content).encode()) / 1e6, 2),
+        "megabytes": round(page.stat().st_size / 1e6, 2),
     }
 
 
@@ -235,8 +241,8 @@ def birds_text(found):
         "**This part is an approximation, and the page says how good.** Today's map is the model's own. What changes "
         "is told by a small stand-in that learned from the model. "
         f"On {told['n_tried']:,} random moves of places that it was not shown its mean error was {error:.1f} points of "
-        f"percent, where the changes themselves were {size:.1f} points: for these birds it explains {explained:.0f} % of "
-        "how the model answers. Read the pattern, not the single dot. And sliders move one thing alone: in nature a "
+        f"percent, where the changes themselves were {size:.1f} points: for these birds it explains {explained:.0f} % "
+        "of how the model answers. Read the pattern, not the single dot. And sliders move one thing alone: in nature a "
         "warmer place has other plants, too.\n"
     )
 
