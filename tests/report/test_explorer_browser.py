@@ -3,6 +3,7 @@
 import csv
 import io
 import shutil
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -122,6 +123,36 @@ def test_law__200_random_questions__the_browser_says_what_python_says(chromium, 
         assert used.problems == []
         used.context.close()
     assert max(gaps) < most
+
+
+def test_products__any_size_and_some_rows__are_those_of_numpy(chromium):
+    source = resources.files("hotvae.report") / "templates" / "explorer" / "products.js"
+    random = np.random.default_rng(5)
+    tab = chromium.new_page()
+    tab.add_script_tag(content=source.read_text(encoding="utf-8"))
+    for rows, inner, columns in ((1, 1, 1), (3, 7, 9), (64, 33, 8), (5, 130, 101)):
+        left, right = random.normal(size=(rows, inner)), random.normal(size=(inner + 4, columns))
+        used = random.permutation(inner + 4)[:inner]
+        found = tab.evaluate(
+            """([left, right, used]) => {
+              const { Matrix, rowsOf, addProduct } = Products;
+              const table = (rows) => Matrix.of(rows.length, rows[0].length, (r, c) => rows[r][c]);
+              const [a, b, out] = [table(left), table(right), new Matrix(left.length, right[0].length)];
+              new Matrix(200, 200); // memory grows: what is there must still be found
+              for (let twice = 0; twice < 2; twice++) addProduct(out, a, b, rowsOf(b, used), left.length);
+              return left.map((_, r) => Array.from(out.row(r)));
+            }""",
+            [left.tolist(), right.tolist(), used.tolist()],
+        )
+        np.testing.assert_allclose(found, 2 * left @ right[used], atol=1e-4)
+    values = np.array([-1e4, -87.5, -20, -3.3, -1e-3, 0, 0.4, 7, 40, 1e4])
+    found = tab.evaluate(
+        """(values) => { const all = Products.Matrix.of(1, values.length, (_, c) => values[c]);
+        Products.logisticOf(all, 1); return Array.from(all.row(0)); }""",
+        values.tolist(),
+    )
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(-np.clip(values, -87, 87))), rtol=1e-6)
+    tab.close()
 
 
 def test_whole_map__told_species__is_the_answer_of_every_place(opened):

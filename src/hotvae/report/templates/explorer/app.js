@@ -179,7 +179,7 @@ function colourMap() {
       continue;
     }
     const colour = scale[Math.min(255, Math.max(0, Math.round((255 * (value - low)) / (high - low))))];
-    colours[i] = limit !== null && value < limit ? Colours.mix(colour, land, 0.6) : colour;
+    colours[i] = limit !== null && value < limit ? Colours.mix(colour, land, 0.5) : colour;
   }
   view.hatch = state.trust;
   view.hatchColour = Colours.hatch();

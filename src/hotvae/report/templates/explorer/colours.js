@@ -33,7 +33,7 @@ const Colours = (() => {
   const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
   return {
     of: (change) => scales[(isDark() ? "dark" : "light") + (change ? "Change" : "")],
-    land: () => number(isDark() ? "#262a2c" : "#ebe6dc"),
+    land: () => number(isDark() ? "#35383a" : "#dad9d5"),
     hatch: () => number(isDark() ? "#0d0f11" : "#6d6a66"),
     mix,
     css,

@@ -20,7 +20,7 @@ const alphabet = new Intl.Collator("en");
 const byName = (() => {
   let order = null;
   return () =>
-    (order ??= facts.labels.map((_, label) => label).sort((a, b) => alphabet.compare(facts.labels[a], facts.labels[b])));
+    (order ??= [...facts.labels.keys()].sort((a, b) => alphabet.compare(facts.labels[a], facts.labels[b])));
 })();
 
 function show(value) {

@@ -254,5 +254,5 @@ const standInWords = () => ({
   error: (100 * facts.stand_in.error).toFixed(1),
   size: (100 * facts.stand_in.size).toFixed(1),
   explained: Math.round(100 * facts.stand_in.explained),
-  n: facts.stand_in.n_tried,
+  n: facts.stand_in.n_tried.toLocaleString("en"),
 });

@@ -1,5 +1,5 @@
 "use strict";
-// Matrix products and the logistic function in WebAssembly, four numbers at a time; assembled here, from the listing below.
+// Matrix products and the logistic function in WebAssembly, four numbers at a time; assembled from the listing below.
 const Products = (() => {
   // --- an assembler of the few instructions that are needed: each is a list of bytes -------------------------------
   function whole(value) {

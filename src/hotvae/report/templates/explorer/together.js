@@ -23,7 +23,7 @@ const svg = (tag, attributes = {}, ...children) => {
   return element;
 };
 
-// Places for the ends of lines: around an ellipse, those that speak to each other side by side where it can be.
+// Places for the ends of lines: around an oval, those that speak to each other side by side where it can be.
 function layout(pairs, width, height) {
   const strength = new Map();
   for (const { i, j, effect } of pairs)
@@ -42,11 +42,14 @@ function layout(pairs, width, height) {
     order.push(next);
     left.delete(next);
   }
+  // Down the right side and up the left, in even steps, so that no name lies on another.
+  const right = Math.ceil(order.length / 2);
   return new Map(
     order.map((node, k) => {
-      const angle = (2 * Math.PI * (k + 0.5)) / order.length,
-        [east, south] = [Math.sin(angle), -Math.cos(angle)];
-      return [node, { x: width / 2 + 0.25 * width * east, y: height / 2 + 0.43 * height * south, east }];
+      const east = k < right ? 1 : -1,
+        step = east > 0 ? (k + 0.5) / right : (order.length - k - 0.5) / (order.length - right),
+        bow = Math.sqrt(1 - (2 * step - 1) ** 2);
+      return [node, { x: width / 2 + east * width * (0.05 + 0.14 * bow), y: height * (0.03 + 0.94 * step), east }];
     }),
   );
 }
@@ -86,7 +89,7 @@ function networkOf(pairs, probs) {
       });
     group.append(svg("circle", { cx: x, cy: y, r: 4 + 5 * probs[node] }));
     const text = svg("text", { x: x + (east < 0 ? -13 : 13), y: y + 4, "text-anchor": east < 0 ? "end" : "start" });
-    text.textContent = name.length > 20 ? `${name.slice(0, 19)}…` : name;
+    text.textContent = name.length > 23 ? `${name.slice(0, 22)}…` : name;
     group.append(text);
     group.addEventListener("click", () => show(node));
     group.addEventListener("keydown", (event) => {

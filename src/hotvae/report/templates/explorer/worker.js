@@ -32,9 +32,16 @@ function bytesOf(text) {
   return bytes;
 }
 
-async function unpack(texts) {
-  const stream = new Blob(texts.map(bytesOf)).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(stream).arrayBuffer();
+// Pieces are unpacked as they come.
+let writer = null,
+  unpacked = null;
+function takePiece(text) {
+  if (!writer) {
+    const { readable, writable } = new DecompressionStream("deflate");
+    writer = writable.getWriter();
+    unpacked = new Response(readable).arrayBuffer();
+  }
+  writer.write(bytesOf(text));
 }
 
 function valuesOf(entry, buffer) {
@@ -379,15 +386,14 @@ async function ask({ id, what, cell, known = [], values = [], moves = [], label,
   }
   postMessage({ type: "answer", id, answer });
 }
-let asking = 0,
-  texts = [];
+let asking = 0;
 
 onmessage = async ({ data }) => {
-  if (data.type === "text") texts.push(data.text);
+  if (data.type === "text") takePiece(data.text);
   else if (data.type === "unpack") {
-    const buffer = await unpack(texts),
+    writer.close();
+    const buffer = await unpacked,
       arrays = {};
-    texts = [];
     for (const entry of data.index) arrays[entry.name] = { ...entry, values: valuesOf(entry, buffer) };
     const parts = data.from.slice(1).map((to, k) =>
       Object.fromEntries(
