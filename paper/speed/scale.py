@@ -211,7 +211,7 @@ def write_table(path, gigabytes, seed):
     writer.close()
 
 
-def measure_stream(gigabytes, seed, workers, threads, folder, table):
+def measure_stream(gigabytes, seed, workers, folder, table):
     """Train on a large table; return what is written down."""
     if not table.exists():
         write_table(table.with_suffix(".part"), gigabytes, seed)
@@ -219,7 +219,6 @@ def measure_stream(gigabytes, seed, workers, threads, folder, table):
     n_rows = ParquetTable(table).n_rows
     words = ["-m", "hotvae", "train", str(table), "--stream", "--labels", "sp_*", "--coordinates", "longitude,latitude"]
     words += ["--effort", "quick", "--set", "base=none", "--json", "--seed", str(seed), "--out", str(folder / "model")]
-    words += ["--threads", str(threads)]
     program = [sys.executable, *words]
     if workers > 1:
         launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
@@ -243,7 +242,6 @@ def measure_stream(gigabytes, seed, workers, threads, folder, table):
         "labels": LABELS,
         "file_bytes": table.stat().st_size,
         "workers": workers,
-        "threads": threads,
         "passes": n_passes,
         "seconds": {"all": elapsed, "until_the_sample_was_learned": sampled},
         "processor_seconds": used.ru_utime + used.ru_stime,
@@ -303,7 +301,7 @@ def stream_words(found):
         f"under 4 GB). It took {seconds['all'] / 60:.0f} minutes by the clock and "
         f"{found['processor_seconds'] / 60:.0f} of processor time, {seconds['until_the_sample_was_learned'] / 60:.0f} "
         f"of the former for the sample; then {found['passes']} passes at {found['rows_per_second']:,.0f} rows, or "
-        f"{found['bytes_per_second'] / 1e6:,.0f} MB, a second with {found['threads']} threads on a machine "
+        f"{found['bytes_per_second'] / 1e6:,.0f} MB, a second on a machine "
         f"that was shared with other work (load "
         f"average {load['before'][0]:.1f} before, {load['after'][0]:.1f} after, on {found['machine']['cores']} cores). "
         f"`{found['command']}`, {found['date'][:10]}."
@@ -334,7 +332,6 @@ def main(argv=None):
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--gigabytes", type=float, default=20.0)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1, help="of the streamed training")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="of what prepare made; of a training that may be interrupted")
     parser.add_argument("--table", type=Path, help="of the streamed training; written where it is missing, and kept")
@@ -357,8 +354,7 @@ def main(argv=None):
         else:
             table = options.table or Path(scratch) / "table.parquet"
             folder = options.folder or Path(scratch)
-            how = options.gigabytes, options.seed, options.workers, options.threads
-            found = measure_stream(*how, folder, table)
+            found = measure_stream(options.gigabytes, options.seed, options.workers, folder, table)
     out = options.out / f"scale_{options.what}.json"
     write_text(out, json.dumps(found | provenance(options.seed), indent=1) + "\n")
     print(json.dumps({name: value for name, value in found.items() if not isinstance(value, dict)}, indent=1))
