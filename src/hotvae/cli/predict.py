@@ -25,6 +25,7 @@ from hotvae.cli.options import (
     Sheet,
 )
 from hotvae.cli.printing import print_json
+from hotvae.config import MOST_THREADS
 
 
 def predict(
@@ -73,7 +74,7 @@ def predict(
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
     threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="CPU threads; by default as in training.")
+        int | None, typer.Option(metavar="N", min=1, max=MOST_THREADS, help="CPU threads; by default as in training.")
     ] = None,
     trust: Annotated[
         bool,
