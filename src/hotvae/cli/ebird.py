@@ -90,7 +90,9 @@ def _prepare(
     ] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=MOST_SEED, help="Decides what is drawn at random.")] = 0,
     memory: Annotated[str, typer.Option(metavar="AMOUNT", help="What DuckDB may hold; the rest goes to disk.")] = "1GB",
-    threads: Annotated[int | None, typer.Option(metavar="N", min=1, max=MOST_THREADS, help="CPU threads; by default all.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=MOST_THREADS, help="CPU threads; by default all.")
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,

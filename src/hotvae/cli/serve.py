@@ -71,7 +71,9 @@ def serve(
 
     for name, given in (("--fixed", fixed), ("--coordinates-crs", coordinates_crs)):
         if given and grid is None and not raster:
-            raise ConfigError(f"{name} must go with the explorer; got it alone. Add --grid or --raster, or leave it out.")
+            raise ConfigError(
+                f"{name} must go with the explorer; got it alone. Add --grid or --raster, or leave it out."
+            )
     chosen = {} if workers is None else {"workers": workers}
     limits = Limits(rows=rows, body=body_mb << 20, seconds=seconds, waiting=waiting, **chosen)
     wanted = explorer if grid is not None or raster else None

@@ -301,7 +301,9 @@ class Watch:
         self.sets = None if known is None or model.target_ != "labels" else known.sets
         scaler = model.features_
         # Without an area, values that are far out are seen by what scales them.
-        self.scaler = scaler if self.area is None and isinstance(scaler, FeatureScaler) and not scaler.is_sparse else None
+        self.scaler = (
+            scaler if self.area is None and isinstance(scaler, FeatureScaler) and not scaler.is_sparse else None
+        )
         self.names = list(self.area.names) if self.area is not None else []
         if self.scaler is not None:
             self.names = self.scaler.numeric_names
