@@ -1,4 +1,4 @@
-"""Commands that came later, attacked by hand: each of these was once a traceback, a silent answer or a half-done folder."""
+"""Commands that came later, attacked by hand: each was once a traceback, a silent answer or a half-done folder."""
 
 import numpy as np
 import pandas as pd

@@ -283,10 +283,10 @@ class FeatureScaler(RowTransformer):
         Far is more than 30 standard deviations from the training mean. Only ``"standard"`` scaling lets such values
         through; whatever holds them in has none.
         """
-        values = self._numeric_values(self._aligned(features))
-        if self.scaling != "standard" or self._range is not None:
-            return np.zeros(values.shape, dtype=bool)
-        far: NDArray[np.bool_] = np.abs(values - self._center) > _FAR * self._scale
+        table = self._aligned(features)
+        if self.scaling != "standard" or self._range is not None or not isinstance(table, np.ndarray | pd.DataFrame):
+            return np.zeros((table.shape[0], len(self._names("numeric"))), dtype=bool)
+        far: NDArray[np.bool_] = np.abs(self._numeric_values(table) - self._center) > _FAR * self._scale
         return far
 
     def state(self) -> dict[str, Any]:
