@@ -1,13 +1,14 @@
 """Tables that are large in one direction: 3,000 labels, 200,000 sparse columns, a page of 1,000 labels.
 
     python -m paper.speed.large
+    python -m paper.speed.large --parts page     (one of its parts: labels, columns, page)
     python -m paper.speed.large --share 0.02     (a small version, which is printed and not stored)
     python -m paper.speed.large --render         (writes the table of docs/performance.md)
 
 Each command of hotvae runs in a process of its own with one thread; what it took is what the system says of it. Labels
 follow drawn columns, so that there is something to learn; how well it is learned does not matter here.
 
-Writes ``paper/results/large.json``.
+Writes ``paper/results/large.json``, part by part: a run that was stopped goes on with the parts that lack.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from paper.runner import provenance
 from paper.summaries import markdown_table, replace_marked
 
 FILE, PAGE = RESULTS / "large.json", DOCS / "performance.md"
+PARTS = ("labels", "columns", "page")
 
 
 def run(title, *words):
@@ -79,39 +81,31 @@ def sparse_table(path, n_rows, n_columns, n_labels=50, seed=0):
     return path
 
 
-def measure(share):
-    """Run everything at a share of its size."""
+def measure(part, share):
+    """Run a part at a share of its size."""
 
     def some(number):
         return max(120, int(number * share))
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        wide = drawn_table(folder / "wide.parquet", some(4000), some(3000))
-        words = sparse_table(folder / "words.npz", some(10_000), some(200_000))
-        page = drawn_table(folder / "page.parquet", some(2000), some(1000))
         labels = ("--labels", "sp_*", "--quiet")
+        if part == "labels":
+            table, n_labels = drawn_table(folder / "wide.parquet", some(4000), some(3000)), f"{some(3000):,} labels"
+            out = folder / "probs.parquet"
+            return [
+                run(f"train, {n_labels}", "train", table, *labels, "--out", folder / "wide"),
+                run(f"predict, {n_labels}", "predict", folder / "wide", table, "--out", out),
+            ]
+        if part == "columns":
+            table = sparse_table(folder / "words.npz", some(10_000), some(200_000))
+            title = f"train, {some(200_000):,} sparse columns"
+            return [run(title, "train", table, "--quiet", "--out", folder / "words")]
+        table, n_labels = drawn_table(folder / "page.parquet", some(2000), some(1000)), f"{some(1000):,} labels"
+        out = folder / "page.html"
         return [
-            run(f"train, {some(3000):,} labels", "train", wide, *labels, "--out", folder / "wide"),
-            run(
-                f"predict, {some(3000):,} labels",
-                "predict",
-                folder / "wide",
-                wide,
-                "--out",
-                folder / "wide_probs.parquet",
-            ),
-            run(f"train, {some(200_000):,} sparse columns", "train", words, "--quiet", "--out", folder / "words"),
-            run(f"train, {some(1000):,} labels", "train", page, *labels, "--out", folder / "many"),
-            run(
-                f"page of {some(1000):,} labels",
-                "explain",
-                folder / "many",
-                page,
-                "--out",
-                folder / "page.html",
-                "--quiet",
-            ),
+            run(f"train, {n_labels}", "train", table, *labels, "--out", folder / "many"),
+            run(f"page of {n_labels}", "explain", folder / "many", table, "--out", out, "--quiet"),
         ]
 
 
@@ -119,10 +113,12 @@ def render(stored):
     """Write the table of the page."""
     rows = [
         [each["what"], f"{each['cpu_seconds']:,.0f}", f"{each['peak'] / 1e6:,.0f}", f"{each['size'] / 1e6:,.1f}"]
-        for each in stored["runs"]
+        for part in PARTS
+        for each in stored["parts"].get(part, {}).get("runs", [])
     ]
     table = markdown_table(["command", "CPU s", "peak MB", "MB written"], rows)
-    text = f"{table}\nCommand: `{stored['command']}`, {stored['date'][:10]}.\n"
+    dates = sorted(part["date"][:10] for part in stored["parts"].values())
+    text = f"{table}\nCommand: `python -m paper.speed.large`, {dates[-1]}.\n"
     write_text(PAGE, replace_marked(PAGE.read_text(encoding="utf-8"), "large", text))
 
 
@@ -131,13 +127,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--share", type=float, default=1.0, help="share of the sizes; only all of it is stored")
     parser.add_argument("--render", action="store_true", help="only write the page")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="which parts, anew (all that lack)")
     asked = parser.parse_args()
-    if not asked.render:
-        stored = {**provenance(0), "runs": measure(asked.share)}
-        if asked.share < 1:
-            return
-        write_text(FILE, json.dumps(stored, indent=1) + "\n")
-    render(json.loads(FILE.read_text(encoding="utf-8")))
+    stored = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {"parts": {}}
+    for part in () if asked.render else asked.parts:
+        if part in stored["parts"] and asked.parts is PARTS and asked.share == 1:
+            continue
+        found = {**provenance(0), "runs": measure(part, asked.share)}
+        if asked.share == 1:
+            stored["parts"][part] = found
+            write_text(FILE, json.dumps(stored, indent=1) + "\n")
+    if stored["parts"]:
+        render(stored)
 
 
 if __name__ == "__main__":

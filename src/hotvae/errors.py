@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import date, time
 from typing import Any, Literal
 
 Face = Literal["python", "command line", "service"]
@@ -170,11 +171,13 @@ def by_face(python: str, command_line: str = "", service: str = "") -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: as Python writes it, cut where it is long.
+    """Return a value as a message shows it: as Python writes it, cut where it is long; dates as settings have them.
 
     Examples
     --------
-    >>> shown(1.5), shown([[[[1]]]]), len(shown("long" * 1000))
-    ('1.5', '[[[...]]]', 100)
+    >>> shown(1.5), shown([[[[1]]]]), len(shown("long" * 1000)), shown(date(2020, 1, 31))
+    ('1.5', '[[[...]]]', 100, '2020-01-31')
     """
+    if isinstance(value, date | time):
+        return value.isoformat()
     return _short.repr(value)

@@ -134,6 +134,25 @@ def check_name(path: str | os.PathLike[str]) -> None:
         raise ConfigError(f"name must have no byte of 0; got {os.fspath(path)!r}. Choose another.")
 
 
+def check_new_file(path: str | os.PathLike[str], force: bool) -> None:
+    """Refuse the place of a result that is a folder or, without ``force``, a file that is there; before hours of work.
+
+    Examples
+    --------
+    >>> check_new_file(".", force=True)
+    Traceback (most recent call last):
+    ...
+    hotvae.errors.ConfigError: output must be a file; got the folder '.'. Choose another name.
+    """
+    check_name(path)
+    if os.path.isdir(path):
+        raise ConfigError(f"output must be a file; got the folder {os.fspath(path)!r}. Choose another name.")
+    if os.path.exists(path) and not force:
+        raise ConfigError(
+            f"output must be a new file; got {os.fspath(path)!r}, which exists. Pass --force to replace it."
+        )
+
+
 @contextmanager
 def locked(*paths: str | os.PathLike[str], wait: bool = False) -> Iterator[None]:
     """Keep other runs from writing to files or folders until this one is done; a run that is killed lets go.

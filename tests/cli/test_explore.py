@@ -25,7 +25,7 @@ def test_explore__folder_of_a_map__page_and_json(run, fails, trained, land, tmp_
     assert "<title>A made-up land</title>" in text
     assert "hotvae explore model --grid" in text
     assert str(tmp_path) not in text
-    assert "--out must be a new file" in fails("explore", trained, "--grid", tmp_path, "--out", page)
+    assert "output must be a new file" in fails("explore", trained, "--grid", tmp_path, "--out", page)
 
 
 @pytest.mark.parametrize("name", ["page.txt", "page"])

@@ -92,6 +92,13 @@ def test_candidates_for__places_and_bags__each_gets_what_suits_it():
     assert all(c.form in make_forms(Facts(2000, 13, 50, False, (0, 1))) for c in survey)
 
 
+def test_candidates_for__words_without_end__no_network_where_a_ridge_can_take_its_place():
+    work = plan_for(10_000, 200_000, 50, "normal")
+    assert [c.kind for c in candidates_for(Facts(10_000, 200_000, 50, True), work)] == ["trees", "ridge"]
+    assert [c.kind for c in candidates_for(Facts(30_000, 200_000, 50, True), work)] == ["trees", "network"]
+    assert [c.kind for c in candidates_for(Facts(10_000, 50_000, 50, True), work)] == ["trees", "ridge", "network"]
+
+
 # The race -------------------------------------------------------------------------------------------------
 
 

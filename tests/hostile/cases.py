@@ -156,10 +156,29 @@ class Workshop:
             opened.writestr("event.txt", frame[["site", "lon", "lat", "depth"]].to_csv(index=False))
             opened.writestr("occurrence.txt", long[["site", "species"]].to_csv(index=False))
         (good / "events.zip").write_bytes(archive.getvalue())
+        self._land()
         (good / "edges.csv").write_text("label_a,label_b\nsp_0,sp_1\nsp_1,sp_2\n")
         (good / "tree.nwk").write_text("((sp_0:1,sp_1:1):2,(sp_2:1.5,sp_3:1.5):1.5);")
         (good / "names.txt").write_text("\n".join(LABELS) + "\n")
         (good / "probs.csv").write_text(frame[["site", *LABELS]].to_csv(index=False))
+
+    def _land(self) -> None:
+        """Write a raster of numbers, one of classes, and a region, where the sites are."""
+        import rasterio
+
+        draw = np.random.default_rng(6)
+        for name, values in (
+            ("rain.tif", draw.normal(size=(20, 20)).astype("float32")),
+            ("cover.tif", draw.integers(0, 4, (20, 20)).astype("uint8")),
+        ):
+            size = {"height": 20, "width": 20, "count": 1, "dtype": values.dtype}
+            place = {"crs": "EPSG:4326", "transform": rasterio.Affine(0.25, 0, 0, 0, -0.25, 45)}
+            with rasterio.open(self.good / name, "w", driver="GTiff", **size, **place) as raster:
+                raster.write(values, 1)
+        corners = [[1.0, 41.0], [3.0, 41.0], [3.0, 43.0], [1.5, 42.0], [1.0, 41.0]]
+        shape = {"type": "Polygon", "coordinates": [corners]}
+        outline = {"type": "Feature", "properties": {"name": "here"}, "geometry": shape}
+        (self.good / "region.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [outline]}))
 
     def make(self, kind: str, number: int) -> Case:
         """Lay out a case on the empty bench."""
@@ -180,7 +199,7 @@ class Workshop:
             return self.put(name, mutated_archive(content, random_))
         if name.endswith(".gz") and random_.random() < 0.7:
             return self.put(name, gzip.compress(mutated_bytes(gzip.decompress(content), random_), mtime=0))
-        if name.endswith((".parquet", ".gz")) or random_.random() < 0.1:
+        if name.endswith((".parquet", ".gz", ".tif")) or random_.random() < 0.1:
             return self.put(name, mutated_bytes(content, random_))
         return self.put(name, mutated_text(content.decode(), random_))
 
@@ -375,6 +394,28 @@ def _model(shop: Workshop, random_: random.Random) -> Case:
     return shop.predict(folder, shop.file(table), *(("--threshold", "0.5") if random_.random() < 0.2 else ()))
 
 
+def _land(shop: Workshop, random_: random.Random) -> Case:
+    """Read rasters at places, or lay a grid over a region."""
+    rasters = [shop.file("rain.tif"), shop.file("cover.tif") + random_.choice(("", ":classes"))]
+    radius = random_.choice(("0", "0", "20000"))
+    what = random_.choice(("table", "raster", "region", "numbers"))
+    if what == "raster":
+        place = random_.randrange(2)
+        rasters[place] = shop.damaged(Path(rasters[place].partition(":")[0]).name, random_)
+    named = [word for raster in rasters for word in ("--raster", raster)]
+    if what == "numbers":
+        odd = str(random_.choice([*NUMBERS, "nan", "inf", "x", "EPSG:3035", "EPSG:4326", "lon,lat", "1e-9"]))
+        named += [random_.choice(("--radius", "--crs")), odd]
+    if what == "region" or random_.random() < 0.4:
+        region = shop.damaged("region.geojson", random_) if what == "region" else shop.file("region.geojson")
+        out = shop.bench / "cells.parquet"
+        words = ["grid", "--region", region, "--resolution", random_.choice(("30000", "50000"))]
+        return Case([*words, *named, "--radius", radius, "--out", str(out)], out)
+    table = shop.damaged("sites.csv", random_) if what == "table" else shop.file("sites.csv")
+    out = shop.bench / random_.choice(("seen.csv", "seen.parquet"))
+    return Case(["annotate", table, "--coordinates", "lon,lat", "--radius", radius, *named, "--out", str(out)], out)
+
+
 KINDS: dict[str, Callable[[Workshop, random.Random], Case]] = {
     "table to train on": _trained_table,
     "table to predict": _predicted_table,
@@ -383,5 +424,6 @@ KINDS: dict[str, Callable[[Workshop, random.Random], Case]] = {
     "settings": _config,
     "options": _options,
     "model": _model,
+    "land": _land,
 }
 """What is attacked."""

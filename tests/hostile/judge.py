@@ -54,7 +54,7 @@ def judged(case: Case) -> tuple[int | None, str]:
 def _refusal(code: int, lines: list[str], left: set[str]) -> str:
     """Say what is wrong with how a call was refused."""
     errors = [line for line in lines if line.startswith("error: ")]
-    others = [line for line in lines if not line.startswith(("error: ", "warning: "))]
+    others = [line for line in lines if not line.startswith(("error: ", "warning: ")) and "tiles" not in line]
     if code != 2:
         return f"exit code {code}"
     if len(errors) != 1 or not errors[0].removeprefix("error: ").strip():
@@ -84,6 +84,8 @@ def _whole(case: Case) -> str:
         load_model(case.out)
         return ""
     table = read_frame(case.out)
+    if case.arguments[0] in ("annotate", "grid"):
+        return "" if len(table) else "a table without rows"
     probs = table[[name for name in table if name not in ("site", "row", "lon", "lat")]]
     values = probs.to_numpy(dtype=float)
     if not values.size or not all(math.isfinite(value) and 0 <= value <= 1 for value in values.ravel()):

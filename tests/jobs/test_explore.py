@@ -118,7 +118,7 @@ def test_explore_model__table__page_with_the_same_numbers_in_16_bits(trained, mo
 
 def test_explore_model__what_does_not_fit__is_told(trained, tmp_path):  # noqa: F811
     (tmp_path / "old.html").write_text("old")
-    with pytest.raises(ConfigError, match=r"--out must be a new file; got '.*old.html'. Pass --force"):
+    with pytest.raises(ConfigError, match=r"output must be a new file; got '.*old.html', which exists. Pass --force"):
         explore_model(trained, tmp_path, tmp_path / "old.html")
     with pytest.raises(
         DataError, match=r"--grid must be a folder of maps or a table; got '.*none', which is not there"

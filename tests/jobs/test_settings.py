@@ -136,7 +136,7 @@ def test_train_settings__unknown_name__names_close_ones(given, message):
         ("learning_rate", "fast", "learning_rate must be a number; got 'fast'"),
         ("encoder_widths", 16, r"encoder_widths must be a list of whole numbers such as \[64, 64\]; got 16"),
         ("direct_path", 1, "direct_path must be true or false; got 1"),
-        ("seed", "x", "random_state must be a whole number; got 'x'"),
+        ("seed", "x", "^seed must be a whole number; got 'x'"),
         ("presence", "yes", "presence must be true or false; got 'yes'"),
         ("labels", [1], r"labels must be text or a list of texts; got \[1\]"),
         ("block_size", "big", "block_size must be a number"),

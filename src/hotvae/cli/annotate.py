@@ -75,6 +75,6 @@ def two_names(text: str) -> tuple[str, str]:
     from hotvae.errors import ConfigError
 
     names = [name.strip() for name in text.split(",")]
-    if len(names) != 2 or not all(names):
+    if len(names) != 2 or not all(names) or names[0] == names[1]:
         raise ConfigError(f"--coordinates must be two names such as X,Y; got {text!r}. Name two columns.")
     return names[0], names[1]

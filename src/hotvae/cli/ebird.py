@@ -15,8 +15,9 @@ import typer
 
 from hotvae.cli.options import Force, Json, Quiet
 from hotvae.cli.printing import print_json
-from hotvae.config import MOST_SEED
+from hotvae.config import MOST_SEED, MOST_THREADS
 from hotvae.errors import ConfigError
+from hotvae.files import check_new_file
 
 if TYPE_CHECKING:
     from hotvae.geo.ebird import Prepared
@@ -89,7 +90,9 @@ def _prepare(
     ] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=MOST_SEED, help="Decides what is drawn at random.")] = 0,
     memory: Annotated[str, typer.Option(metavar="AMOUNT", help="What DuckDB may hold; the rest goes to disk.")] = "1GB",
-    threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads; by default all.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=MOST_THREADS, help="CPU threads; by default all.")
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -100,8 +103,7 @@ def _prepare(
     """
     from hotvae.geo.ebird import BEST_PRACTICE, Filters, prepare
 
-    if out.exists() and not force:
-        raise ConfigError(f"output must be a new file; got {str(out)!r}, which exists. Pass --force to replace it.")
+    check_new_file(out, force)
     chosen: dict[str, Any] = {
         "regions": _words(region),
         "bounds": _bounds(bbox),

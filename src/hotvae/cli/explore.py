@@ -9,6 +9,7 @@ import typer
 from hotvae.cli.map import pairs
 from hotvae.cli.options import Force, IdColumn, Json, ModelFolder, Quiet
 from hotvae.cli.printing import print_json, without_folders
+from hotvae.config import MOST_SEED
 
 
 def explore(
@@ -35,7 +36,9 @@ def explore(
     float32: Annotated[
         bool, typer.Option("--float32", help="Numbers as the model has them, not in 16 bits; a larger page.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Decides draws, and the training of the stand-in.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Decides draws, and the training of the stand-in.")
+    ] = 0,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,

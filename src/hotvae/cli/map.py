@@ -10,7 +10,7 @@ import typer
 
 from hotvae.cli.options import MOST_DRAWS, Force, Json, ModelFolder, Quiet, Ray
 from hotvae.cli.printing import counted, print_json, without_folders
-from hotvae.config import MOST_SEED
+from hotvae.config import MOST_SEED, MOST_THREADS
 
 
 def map_(
@@ -72,7 +72,7 @@ def map_(
     ] = False,
     level: Annotated[float, typer.Option(help="Share of right calls that is promised: 0.8, 0.9 or 0.95.")] = 0.9,
     threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="CPU threads; by default as in training.")
+        int | None, typer.Option(metavar="N", min=1, max=MOST_THREADS, help="CPU threads; by default as in training.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Decides the draws.")] = 0,
     pictures: Annotated[bool, typer.Option(help="Also make a PNG of each map, and the page.")] = True,
@@ -149,5 +149,7 @@ def pairs(texts: Sequence[str], option: str, example: str) -> dict[str, str]:
         name, equals, value = text.rpartition("=")
         if not equals or not name.strip() or not value.strip():
             raise ConfigError(f"{option} must be NAME=VALUE; got {text!r}. Write {option} {example}.")
+        if name.strip() in found:
+            raise ConfigError(f"{option} must name each once; got {name.strip()!r} twice. Remove one.")
         found[name.strip()] = value.strip()
     return found

@@ -9,6 +9,7 @@ import typer
 
 from hotvae.cli import options as opt
 from hotvae.cli.printing import counted, print_json
+from hotvae.config import MOST_THREADS
 
 
 def predict(
@@ -57,7 +58,7 @@ def predict(
     encoding: opt.Encoding = "utf-8",
     decimal: opt.Decimal = ".",
     threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="CPU threads; by default as in training.")
+        int | None, typer.Option(metavar="N", min=1, max=MOST_THREADS, help="CPU threads; by default as in training.")
     ] = None,
     trust: Annotated[
         bool,

@@ -69,6 +69,11 @@ def serve(
         held = pairs(",".join(fixed or []).split(",") if fixed else [], "--fixed", "duration_h=1")
         return Explorer.open(served.model, grid, raster or [], fixed=held, coordinates_crs=coordinates_crs)
 
+    for name, given in (("--fixed", fixed), ("--coordinates-crs", coordinates_crs)):
+        if given and grid is None and not raster:
+            raise ConfigError(
+                f"{name} must go with the explorer; got it alone. Add --grid or --raster, or leave it out."
+            )
     chosen = {} if workers is None else {"workers": workers}
     limits = Limits(rows=rows, body=body_mb << 20, seconds=seconds, waiting=waiting, **chosen)
     wanted = explorer if grid is not None or raster else None
@@ -79,7 +84,7 @@ def _token(file: Path | None) -> str | None:
     """Read the token: never from the command line, which others on the machine can see."""
     if file is None:
         return os.environ.get("HOTVAE_TOKEN") or None
-    token = file.read_text(encoding="utf-8").strip()
+    token = file.read_bytes().decode("utf-8", "replace").strip()  # what is no text is refused as no token
     if not token:
         raise ConfigError(f"token file must hold a token; got an empty file ({file}). Fill it, or leave it out.")
     return token

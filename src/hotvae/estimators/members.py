@@ -31,6 +31,9 @@ Kind = Literal["trees", "ridge", "network", "own"]
 
 # Probabilities that a user's own model gives are so far from certain at least.
 _SURE = 1e-5
+# Products with fewer columns are summed in an order that depends on where in its batch a row stands (MKL; up to 11
+# columns, where the number of features is no multiple of 4).
+_LEAST_OUT = 16
 
 
 @dataclass(frozen=True)
@@ -147,9 +150,13 @@ class RidgeMember:
 
     def logits(self, features: Any) -> NDArray[Any]:
         """Return logits of shape (n_rows, n_labels)."""
+        n_labels = len(self.intercepts)
+        filler = max(0, _LEAST_OUT - n_labels)
+        weights = nn.functional.pad(self.weights, (0, 0, 0, filler))
+        intercepts = nn.functional.pad(self.intercepts, (0, filler))
 
         def mapped(rows: Tensor) -> Tensor:
-            return nn.functional.linear(rows, self.weights, self.intercepts)
+            return nn.functional.linear(rows, weights, intercepts)[:, :n_labels]
 
         with torch_threads(1):
             return predict_network(mapped, unit_rows(features).astype(np.float32))

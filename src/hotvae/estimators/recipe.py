@@ -54,6 +54,9 @@ _FEW_ROWS = 4_000
 _LARGE_TABLE = 5_000_000
 # Columns, such as words, beyond which networks are costly: one is tried, in larger batches.
 _MANY_COLUMNS = 8_000
+# Beyond these a network takes hours (200,000 columns of 10,000 rows: some 17 on one core, by expected_seconds), and is
+# left to trees and the ridge, where the rows are few enough for one.
+_TOO_MANY_COLUMNS = 50_000
 # Multiply-adds a second of one ordinary core in a perceptron; turns seconds into work that can be counted.
 _SPEED = 8e9
 
@@ -280,7 +283,8 @@ def candidates_for(plan: Facts, work: Plan) -> list[Candidate]:
         if plan.places is not None:
             networks[:0] = [network("places", (512, 512), 0.3), network("places", (512, 512, 512), 0.3)]
         networks += [network("scaled", (512, 512, 512), 0.3), network("scaled", (1024,), 0.5)]
-    return listed + networks[: work.n_candidates]
+    has_ridge = listed[-1].kind == "ridge"
+    return listed + ([] if n_columns > _TOO_MANY_COLUMNS and has_ridge else networks[: work.n_candidates])
 
 
 # The race --------------------------------------------------------------------------------------------------

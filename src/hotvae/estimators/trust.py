@@ -34,6 +34,13 @@ ABSENT, PRESENT, CANNOT_TELL = 0, 1, 2
 LEVELS = (0.8, 0.9, 0.95)
 """Shares of right calls that thresholds are kept for."""
 
+
+def check_level(level: float) -> None:
+    """Refuse a share of right calls that no thresholds are kept for."""
+    if level not in LEVELS:
+        raise ConfigError(f"level must be one of {listed(LEVELS)}; got {level}. Choose one of them.")
+
+
 # What a model keeps of its training rows: enough that the nearest of them is near, little enough to travel with it.
 _MOST_ROWS, _MOST_CELLS = 10_000, 1_000_000
 # Pairs whose mean distance is the unit of dissimilarity: those of so many rows.
@@ -418,8 +425,7 @@ class PresenceSets:
         ConfigError
             Another level.
         """
-        if level not in LEVELS:
-            raise ConfigError(f"level must be one of {listed(LEVELS)}; got {level}. Choose one of them.")
+        check_level(level)
         place, said = LEVELS.index(level), np.asarray(probs, dtype=np.float64)
         present, absent = said >= self.present_from[place], said <= self.absent_up_to[place]
         # Both calls, or neither: it cannot be told. Else it is what can be.

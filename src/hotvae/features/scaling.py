@@ -46,6 +46,8 @@ _FEW_VALUES = 8
 # ... and a column is taken as normal if its values and their normal scores lie on a line this straight (correlation;
 # a uniform column has .977, a thousand draws from a normal one about .999).
 _STRAIGHT = 0.99
+# Standard deviations from the training mean that no value of the same kind lies away.
+_FAR = 30.0
 
 
 class FeatureScaler(RowTransformer):
@@ -269,6 +271,23 @@ class FeatureScaler(RowTransformer):
         if self._alike is not None:
             out[:, n_own + n_places :] = self._alike.transform(out[:, :n_own])
         return out
+
+    @property
+    def numeric_names(self) -> list[str]:
+        """Names of the columns of :meth:`columns_far`."""
+        return self._names("numeric")
+
+    def columns_far(self, features: Any) -> NDArray[np.bool_]:
+        """Say which numeric columns have values that are far out, for each row of a dense table.
+
+        Far is more than 30 standard deviations from the training mean. Only ``"standard"`` scaling lets such values
+        through; whatever holds them in has none.
+        """
+        table = self._aligned(features)
+        if self.scaling != "standard" or self._range is not None or not isinstance(table, np.ndarray | pd.DataFrame):
+            return np.zeros((table.shape[0], len(self._names("numeric"))), dtype=bool)
+        far: NDArray[np.bool_] = np.abs(self._numeric_values(table) - self._center) > _FAR * self._scale
+        return far
 
     def state(self) -> dict[str, Any]:
         """Everything learned, as plain lists, numbers and strings; what parameters led to is stored in their place."""

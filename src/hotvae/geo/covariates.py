@@ -220,6 +220,7 @@ class Covariates:
                 read = [cell[0] for cell in dataset.sample(pairs, indexes=band, masked=True)]
                 values[0, inside] = [np.nan if np.ma.is_masked(cell) else float(cell) for cell in read]
             values = values * dataset.scales[band - 1] + dataset.offsets[band - 1]
+            values[~np.isfinite(values)] = np.nan  # as in maps, infinity is no value
         return values, np.where(np.isnan(values[0]), 0.0, 1.0), ~inside
 
     def _circles(

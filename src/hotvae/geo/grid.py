@@ -111,6 +111,11 @@ def plan_grid(shapes: Any, resolution: float, crs: str | None = None) -> tuple[M
     region = shapes.to_crs(system).union_all()
     west, south, east, north = region.bounds
     extent = max(east - west, north - south)
+    if not math.isfinite(extent):
+        raise DataError(
+            "region must lie where its reference system has places; got points beyond it. Check the coordinates, or "
+            "name another system with --crs."
+        )
     if system.is_geographic and resolution > extent:
         raise ConfigError(
             f"resolution must be in degrees for a grid in degrees ({crs or 'that of the region'}); got {resolution:g}, "

@@ -194,13 +194,9 @@ def opened(path: str | Path) -> Iterator[Any]:
     source = Path(path)
     if not source.exists():
         raise DataError(f"raster must be a file; got {str(source)!r}, which does not exist. Check the path.")
-    try:
+    with readable(source.name):
         dataset = rasterio.open(source)
-    except rasterio.errors.RasterioIOError as error:
-        raise DataError(
-            f"raster must be a file that GDAL reads; got {source.name!r} ({error}). Check the file."
-        ) from error
-    with dataset, gdal_memory(dataset):
+    with dataset, gdal_memory(dataset), readable(source.name):
         if dataset.crs is None:
             raise DataError(
                 f"raster must have a coordinate reference system; got none ({source.name}). "
@@ -217,7 +213,20 @@ def opened(path: str | Path) -> Iterator[Any]:
                 f"raster must have north at the top; got cells of {affine.a:g} by {affine.e:g} ({source.name}). "
                 "Turn it: gdalwarp FILE turned.tif."
             )
+        if any(str(kind).startswith("complex") for kind in dataset.dtypes):
+            raise DataError(f"raster must hold real numbers; got complex ones ({source.name}). Save one part of them.")
         yield dataset
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Say which raster it is that GDAL cannot read, when it is opened or later."""
+    errors = geo_module("rasterio", "read rasters").errors
+    try:
+        yield
+    except errors.RasterioIOError as error:
+        why = error.__cause__ or error
+        raise DataError(f"raster must be a file that GDAL reads; got {name!r} ({why}). Check the file.") from error
 
 
 def grid_of(dataset: Any) -> MapGrid:
@@ -441,8 +450,9 @@ class RasterInputs:
         for layer in self.layers:
             dataset = self._open(layer.path)
             rows_columns = window.slices()
-            band = dataset.read(layer.band, window=rows_columns).reshape(-1)
-            valid &= dataset.read_masks(layer.band, window=rows_columns).reshape(-1) > 0
+            with readable(layer.path.name):
+                band = dataset.read(layer.band, window=rows_columns).reshape(-1)
+                valid &= dataset.read_masks(layer.band, window=rows_columns).reshape(-1) > 0
             scale, offset = dataset.scales[layer.band - 1], dataset.offsets[layer.band - 1]
             if (scale, offset) != (1.0, 0.0):
                 band = band * scale + offset

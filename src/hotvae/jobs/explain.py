@@ -15,6 +15,7 @@ from hotvae.data.tables import read_table
 from hotvae.errors import ConfigError
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.registry import load_model
+from hotvae.files import check_new_file
 from hotvae.jobs.page_content import gather_content
 from hotvae.jobs.page_rows import PageRows
 from hotvae.jobs.table_needs import TableNeeds, model_card
@@ -105,8 +106,7 @@ def explain_table(
     source = None if table is None else Path(table)
     if page.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"output must end in .html; got {page.name!r}. Rename it.")
-    if page.exists() and not force:
-        raise ConfigError(f"output must be a new file; got {str(page)!r}, which exists. Pass --force to replace it.")
+    check_new_file(page, force)
     model = load_model(folder)
     if model.target_ != "labels":
         raise ConfigError(

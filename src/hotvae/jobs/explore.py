@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hotvae.checkpoint import json_ready
 from hotvae.data.dataset import Dataset
-from hotvae.errors import ConfigError, ModelError, hushed
+from hotvae.errors import ConfigError, ModelError, hushed, warn_of_data
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.joint_law import JointLaw
 from hotvae.estimators.law_rows import LawRows
@@ -29,9 +29,11 @@ from hotvae.estimators.trust import LEVELS
 from hotvae.explain.stand_in import StandIn, learn_stand_in
 from hotvae.features.columns import ColumnPlan
 from hotvae.features.scaling import FeatureScaler
+from hotvae.files import check_new_file
 from hotvae.geo.maps import MapModel, MapOptions, learn_spread
 from hotvae.jobs.explorer_places import MOST_CELLS, ExplorerPlaces, places_of_dataset, places_of_file
 from hotvae.jobs.maps import place_names
+from hotvae.jobs.predict import Watch
 from hotvae.jobs.table_needs import TableNeeds, model_card
 from hotvae.report.explorer import ExplorerContent, Precision
 from hotvae.report.page import write_page
@@ -126,10 +128,13 @@ def explore_model(
     target = Path(out)
     if target.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out must end in .html; got {target.name!r}. Rename it.")
-    if target.exists() and not force:
-        raise ConfigError(f"--out must be a new file; got {str(target)!r}. Pass --force to replace it.")
+    check_new_file(target, force)
     model = load_model(model_folder)
     places = places_of_file(model, grid, fixed=fixed, coordinates_crs=coordinates_crs, id_column=id_column, most=cells)
+    watch = Watch(model, wanted=False)
+    watch.look(places.table, None)
+    if far := watch.far():
+        warn_of_data(far)
     content = explorer_content(
         model,
         places,

@@ -14,7 +14,7 @@ from scipy.spatial import KDTree
 
 from hotvae.data.dataset import Dataset
 from hotvae.data.places import degree_columns, flattened
-from hotvae.errors import DataError, listed
+from hotvae.errors import ConfigError, DataError, listed
 from hotvae.estimators.base import LabelClassifier
 from hotvae.geo.cells import Bounds, SpreadCells, read_cells, spread_cells
 from hotvae.geo.extras import geo_module
@@ -145,10 +145,16 @@ def places_of_file(
     path = Path(source)
     if not path.exists():
         raise DataError(f"--grid must be a folder of maps or a table; got {str(path)!r}, which is not there. Check it.")
+    if not path.is_dir() and is_grid(path):
+        return places_of_inputs(map_inputs(model, [], path, fixed or {}, coordinates_crs)[1], most)
+    for name, given in (("--fixed", fixed), ("--coordinates-crs", coordinates_crs)):
+        if given:
+            raise ConfigError(
+                f"{name} must go with a grid of hotvae grid; got it with {path.name!r}, which has its own columns and "
+                "places. Leave it out."
+            )
     if path.is_dir():
         return _of_folder(model, path)
-    if is_grid(path):
-        return places_of_inputs(map_inputs(model, [], path, fixed or {}, coordinates_crs)[1], most)
     return _of_table(model, path, id_column, most)
 
 

@@ -18,8 +18,9 @@ from hotvae.data.dataset import close_names
 from hotvae.errors import ConfigError, DataError, ModelError, listed
 from hotvae.estimators.base import LabelClassifier
 from hotvae.estimators.registry import load_model
+from hotvae.estimators.trust import check_level
 from hotvae.features.columns import ColumnPlan
-from hotvae.files import write_text
+from hotvae.files import check_name, write_text
 from hotvae.geo.cells import spread_cells, write_cells
 from hotvae.geo.cogs import DIVERGING, SEQUENTIAL, write_cog, write_style
 from hotvae.geo.extras import geo_module
@@ -152,6 +153,10 @@ def map_model(
     same to the last bit.
     """
     target, wanted = Path(out), options or MapOptions()
+    check_name(target)
+    if target.exists() and not target.is_dir():
+        raise ConfigError(f"output must be a folder; got the file {str(target)!r}. Choose another name.")
+    check_level(wanted.level)
     model = load_model(model_folder)
     if threads is not None:
         model.change_settings(n_threads=threads)

@@ -23,7 +23,8 @@ from hotvae.estimators.registry import load_model
 from hotvae.estimators.thresholds import apply_thresholds
 from hotvae.estimators.trust import TrustRows
 from hotvae.features.rows import take
-from hotvae.files import check_name, locked, whole_file, write_text
+from hotvae.features.scaling import FeatureScaler
+from hotvae.files import check_new_file, locked, whole_file, write_text
 from hotvae.jobs.items import Each, Made
 from hotvae.jobs.table_needs import TableNeeds
 from hotvae.metrics import METRICS, find_metric
@@ -288,7 +289,7 @@ class Watch:
     Parameters
     ----------
     model : LabelClassifier
-        Fitted; one without an area of applicability is watched in vain.
+        Fitted; without an area of applicability only values that are far out are seen.
     wanted : bool
         Whether what is seen is to be written down, in columns.
     """
@@ -298,8 +299,16 @@ class Watch:
         self.model, self.wanted = model, wanted
         self.area = None if known is None else known.area
         self.sets = None if known is None or model.target_ != "labels" else known.sets
+        scaler = model.features_
+        # Without an area, values that are far out are seen by what scales them.
+        self.scaler = (
+            scaler if self.area is None and isinstance(scaler, FeatureScaler) and not scaler.is_sparse else None
+        )
+        self.names = list(self.area.names) if self.area is not None else []
+        if self.scaler is not None:
+            self.names = self.scaler.numeric_names
         self.n_rows, self.n_outside = 0, None if self.area is None else 0
-        self._beyond = np.zeros(0 if self.area is None else len(self.area.names), dtype=np.int64)
+        self._beyond = np.zeros(len(self.names), dtype=np.int64)
         self._n_far, self._far_columns, self._first_far = 0, np.zeros_like(self._beyond), 0
         if wanted and self.area is None:
             raise ConfigError(
@@ -315,30 +324,29 @@ class Watch:
 
     def count(self, features: Any, places: pd.DataFrame | None) -> tuple[pd.DataFrame | None, dict[str, Any]]:
         """Return the columns that stand before the labels, and what :meth:`add` takes; JSON-able."""
+        if self.scaler is not None:
+            return places, _far_counts(self.scaler.columns_far(features))
         if self.area is None:
             return places, {}
         ready = self.model._read(_without_names(self.model, features))
         near = self.area.judge(ready)
-        far = self.area.columns_far(ready)
-        counts = {
-            "n_rows": len(near.inside),
+        seen = {
             "n_outside": int((~near.inside).sum()),
             "beyond": self.area.columns_beyond(ready).sum(axis=0).tolist(),
-            "n_far": int(far.any(axis=1).sum()),
-            "first_far": int(far.any(axis=1).argmax()),
-            "far_columns": far.sum(axis=0).tolist(),
         }
-        return self._front(near, places), counts
+        return self._front(near, places), seen | _far_counts(self.area.columns_far(ready))
 
     def add(self, counts: Mapping[str, Any]) -> None:
         """Add what was counted of the rows that follow those seen so far."""
-        if self.n_outside is None:
+        if not counts:
             return
         if counts["n_far"] and not self._n_far:
             self._first_far = self.n_rows + counts["first_far"]
         self._n_far += counts["n_far"]
         self._far_columns += np.array(counts["far_columns"], dtype=np.int64)
         self.n_rows += counts["n_rows"]
+        if self.n_outside is None:
+            return
         self.n_outside += counts["n_outside"]
         self._beyond += np.array(counts["beyond"], dtype=np.int64)
 
@@ -368,15 +376,21 @@ class Watch:
         for sentence in self.sentences():
             warnings.warn(sentence, DataWarning, stacklevel=3)
 
+    def far(self) -> str:
+        """Name the values that are far out; empty without any."""
+        if not self._n_far:
+            return ""
+        names = [self.names[i] for i in np.argsort(-self._far_columns, kind="stable") if self._far_columns[i]]
+        return (
+            f"values must be like those of training; got {self._n_far:,} of {self.n_rows:,} rows (the first: row "
+            f"{self._first_far}) with values far beyond them in {listed(names)}. A code for missing, such as "
+            "-9999? Leave such cells empty."
+        )
+
     def sentences(self) -> Iterator[str]:
         """Yield what there is to be warned of."""
-        if self._n_far and self.area is not None:
-            names = [self.area.names[i] for i in np.argsort(-self._far_columns, kind="stable") if self._far_columns[i]]
-            yield (
-                f"values must be like those of training; got {self._n_far:,} of {self.n_rows:,} rows (the first: row "
-                f"{self._first_far}) with values far beyond them in {listed(names)}. A code for missing, such as "
-                "-9999? Leave such cells empty."
-            )
+        if self._n_far:
+            yield self.far()
         if not self.n_outside or self.area is None or self.n_outside <= _MANY * self.n_rows:
             return
         most = [self.area.names[i] for i in np.argsort(-self._beyond, kind="stable")[:3] if self._beyond[i]]
@@ -386,6 +400,17 @@ class Watch:
             f"rows must be like those of training to be predicted well; got {self.n_outside:,} of {self.n_rows:,} that "
             f"are unlike all of them{where}. What is said of them is a guess.{advice}"
         )
+
+
+def _far_counts(far: NDArray[np.bool_]) -> dict[str, Any]:
+    """Count rows with values that are far out."""
+    rows = far.any(axis=1)
+    return {
+        "n_rows": len(far),
+        "n_far": int(rows.sum()),
+        "first_far": int(rows.argmax()) if len(far) else 0,
+        "far_columns": far.sum(axis=0).tolist(),
+    }
 
 
 def _file_beside(out: Path, what: str) -> Path:
@@ -402,17 +427,11 @@ def check_out(paths: Iterable[Path], force: bool) -> None:
     An unknown kind of file, a missing folder, or, without ``force``, a file that is there raises a ``ConfigError``.
     """
     for path in paths:
-        check_name(path)
         if not path.name.lower().endswith(OUT_SUFFIXES):
             raise ConfigError(f"output must end in {', '.join(OUT_SUFFIXES)}; got {path.name!r}. Rename it.")
         if not path.parent.is_dir():
             raise ConfigError(f"output folder must exist; got {str(path.parent)!r}. Make it, or choose another.")
-        if path.is_dir():
-            raise ConfigError(f"output must be a file; got the folder {str(path)!r}. Choose another name.")
-        if path.exists() and not force:
-            raise ConfigError(
-                f"output must be a new file; got {str(path)!r}, which exists. Pass --force to replace it."
-            )
+        check_new_file(path, force)
 
 
 def require_labels(model: LabelClassifier, what: str) -> None:

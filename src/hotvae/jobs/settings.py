@@ -348,7 +348,7 @@ def train_settings(
             if name in OPTIONS:
                 options[name] = _option(name, value, where)
             elif name in known:
-                chosen[name] = _parameter(name, value, parameters[name], where)
+                chosen[name] = _parameter(name, value, parameters[name], where, given)
             else:
                 _refuse_network_setting(name, given, known, where)
                 raise _unknown(given, [*OPTIONS, *(a for a in ALIASES if ALIASES[a] in known), *known], where)
@@ -433,8 +433,11 @@ def _option(name: str, value: Any, where: str) -> Any:
     return value
 
 
-def _parameter(name: str, value: Any, default: Any, where: str) -> Any:
-    """Check a parameter by the type of its default; text from a file may be a number, as YAML reads 1e-4."""
+def _parameter(name: str, value: Any, default: Any, where: str, given: str) -> Any:
+    """Check a parameter by the type of its default; text from a file may be a number, as YAML reads 1e-4.
+
+    ``given`` is what it was called.
+    """
     if isinstance(value, str):
         value = parse_value(value)
     if name == "spatial_columns":
@@ -454,9 +457,9 @@ def _parameter(name: str, value: Any, default: Any, where: str) -> Any:
         return value
     if default is None or name == "n_threads":  # None is a random seed, and as many threads as torch has
         if value is not None:
-            _check(name, value, _COUNT, where)
+            _check(given, value, _COUNT, where)
         return value
     lists = _COUNTS if _are_counts(default) else _NUMBERS
     rules = {bool: _FLAG, int: _COUNT, float: _NUMBER, str: _TEXT, tuple: lists}
-    _check(name, value, rules[type(default)], where)
+    _check(given, value, rules[type(default)], where)
     return tuple(value) if isinstance(default, tuple) else value

@@ -99,7 +99,11 @@ def train_streamed(
     with locked(state) if ranks.is_first else nullcontext():
         if ranks.is_first:
             _open_state(state, settings, big, n_wanted)
-            _learn_from_sample(settings, big, n_wanted, state / "sampled", tell)
+            try:
+                _learn_from_sample(settings, big, n_wanted, state / "sampled", tell)
+            except (ConfigError, DataError):
+                remove_state(state)  # nothing is learned yet, and the table will be another when it is mended
+                raise
         ranks.wait()
         model = load_model(state / "sampled")
         assert isinstance(model, StackedClassifier)  # as checked

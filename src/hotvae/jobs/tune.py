@@ -20,7 +20,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hotvae.errors import ConfigError, listed
-from hotvae.files import write_text
+from hotvae.files import check_name, write_text
 from hotvae.jobs.durations import duration_words
 from hotvae.jobs.search_space import space_of
 from hotvae.jobs.settings import TrainSettings, model_of_recipe
@@ -407,6 +407,7 @@ def check_settings_file(path: str | os.PathLike[str]) -> None:
         A file of another kind, a folder, or a folder that is missing.
     """
     file = Path(path)
+    check_name(file)
     if file.suffix != ".toml":
         raise ConfigError(f"out must end in .toml; got {file.name!r}. Rename it.")
     if file.is_dir() or not file.absolute().parent.is_dir():
