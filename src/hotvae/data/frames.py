@@ -31,6 +31,8 @@ _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Names of columns are stored and compared one by one: beyond this, a file that says it is wide takes minutes.
 _MOST_COLUMNS = 2_000_000
+# Before 3.1 pandas reads numbers quickly rather than to the last digit unless asked; since then it warns when asked.
+_EXACT: Any = {"float_precision": "round_trip"} if pd.__version__.startswith(("2.", "3.0")) else {}
 _FORMATS = (*_DELIMITED, ".parquet", ".pq", ".xlsx", *vectors.SUFFIXES, ".arff", ".npz", ".zip")
 
 
@@ -403,6 +405,7 @@ def _parse_delimited(
         low_memory=False,  # column types must come from the whole column
         skip_blank_lines=len(header) > 1,  # in one column an empty line is a row with an empty cell
         dtype=dict.fromkeys(set(text_columns) & set(header), "str"),
+        **_EXACT,
     )
 
 
