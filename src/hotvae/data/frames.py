@@ -396,7 +396,7 @@ def _parse_delimited(
     check_unique_columns([name for name in header if name], source)
     if len(decimal) != 1 or decimal.isalnum() or decimal in "\"'\n":
         raise ConfigError(f"decimal must be one mark; got {decimal!r}. Use '.' or ','.")
-    return pd.read_csv(
+    table: pd.DataFrame = pd.read_csv(
         io.BytesIO(text.encode()),  # faster than text, and smaller
         sep=delimiter,
         decimal=decimal,
@@ -407,6 +407,7 @@ def _parse_delimited(
         dtype=dict.fromkeys(set(text_columns) & set(header), "str"),
         **_EXACT,
     )
+    return table
 
 
 def _check_rectangular(text: str, source: Path, delimiter: str) -> list[str]:
