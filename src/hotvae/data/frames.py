@@ -31,6 +31,8 @@ _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Names of columns are stored and compared one by one: beyond this, a file that says it is wide takes minutes.
 _MOST_COLUMNS = 2_000_000
+# Before 3.1 pandas reads numbers quickly rather than to the last digit unless asked; since then it warns when asked.
+_EXACT: Any = {"float_precision": "round_trip"} if pd.__version__.startswith(("2.", "3.0")) else {}
 _FORMATS = (*_DELIMITED, ".parquet", ".pq", ".xlsx", *vectors.SUFFIXES, ".arff", ".npz", ".zip")
 
 
@@ -394,7 +396,7 @@ def _parse_delimited(
     check_unique_columns([name for name in header if name], source)
     if len(decimal) != 1 or decimal.isalnum() or decimal in "\"'\n":
         raise ConfigError(f"decimal must be one mark; got {decimal!r}. Use '.' or ','.")
-    return pd.read_csv(
+    table: pd.DataFrame = pd.read_csv(
         io.BytesIO(text.encode()),  # faster than text, and smaller
         sep=delimiter,
         decimal=decimal,
@@ -403,7 +405,9 @@ def _parse_delimited(
         low_memory=False,  # column types must come from the whole column
         skip_blank_lines=len(header) > 1,  # in one column an empty line is a row with an empty cell
         dtype=dict.fromkeys(set(text_columns) & set(header), "str"),
+        **_EXACT,
     )
+    return table
 
 
 def _check_rectangular(text: str, source: Path, delimiter: str) -> list[str]:
