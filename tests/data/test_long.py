@@ -162,3 +162,11 @@ def test_read_long__species_without_records__are_absent():
 def test_count_of__words__mean_what_they_say():
     assert [count_of(cell) for cell in (" Present", "ABSENT", "yes", "no", "x", "0", "12")] == [1, 0, 1, 0, 1, 0, 12]
     assert np.isnan(count_of("few"))
+
+
+def test_read_table__records_alone__asks_for_the_table_of_sites():
+    records = pd.DataFrame({"site": ["A", "A", "B"], "species": ["owl", "wren", "owl"], "count": [1, 2, 1]})
+    with pytest.raises(DataError, match=r"records must come with what is known of their sites.*table of visited sites"):
+        read_table(records, long="auto")
+    with pytest.raises(DataError, match="'observer' differ within a site"):
+        read_table(records.assign(observer=["x", "y", "x"]), long="auto")

@@ -363,6 +363,12 @@ def _long_tables(
     left_out: dict[str, str] = {}
     if visits is None:
         visits, varying = visited_sites(records, columns)
+        if len(visits.columns) == 1:
+            differ = f" ({listed(varying)} differ within a site)" if varying else ""
+            raise DataError(
+                f"records must come with what is known of their sites; got no such column beside {columns}{differ}. "
+                f"Name the table of visited sites: {option('sites', 'TABLE')}."
+            )
         notes.append(
             f"no table of visited sites: a site was visited if it has any record ({len(visits)} sites); "
             "what it has no record of is absent there"
