@@ -10,7 +10,7 @@ from playwright.sync_api import sync_playwright
 
 IMAGES = Path(__file__).parent / "images"
 DESKTOP, PHONE = (1180, 740), (390, 800)
-PLACE = "place=1773"  # a route in the hills of South Carolina
+PLACE = "place=1085"  # a route in the plain of South Carolina
 SEEN = "seen=Ovenbird&seen=Scarlet+Tanager"
 # What each picture shows: its address, window, and whether the reader's setting is dark.
 PICTURES = {

@@ -290,7 +290,7 @@ def table_of(found):
     busy = max(load.values()) > machine["cores"]
     quiet = (
         "Other programs had a part of it"
-        + (f", though the service came before them (nice {found['niceness']})" if found.get("niceness", 0) < 0 else "")
+        + (f", although the command ran at nice {found['niceness']}" if found.get("niceness", 0) < 0 else "")
         + ", so the numbers compare with each other, not with a quiet machine's."
         if busy
         else "Nothing else ran on it."
