@@ -37,6 +37,7 @@ from paper.summaries import markdown_table, replace_marked
 
 FILE, PAGE = RESULTS / "reliability.json", DOCS / "reliability.md"
 COMMAND = "python -m paper.reliability --hostile 100000 --crashes 2000 --rounds 1000"
+_WANTED = {"hostile": 100_000, "crashes": 2_000, "rounds": 1_000}
 _AT_ONCE = 50  # cases between two looks at the clock and at the file
 
 Attack = Callable[[str, int], tuple[str, str]]
@@ -135,6 +136,8 @@ def render(stored: dict[str, Any]) -> None:
         wrong = sum(len(entry["problems"]) for entry in stored.get(group, {}).values())
         rows.append(["**all**", f"**{total:,}**", "", f"**{wrong}**"])
         tables.append(markdown_table([title, "cases", "ended", "went wrong"], rows))
+        if total < _WANTED[group]:
+            tables.append(f"{total:,} of {_WANTED[group]:,} have been run so far.\n")
     rows = [
         [name, "equal in every bit" if not most else f"{most:.0e}"] for name, most in stored.get("batches", {}).items()
     ]

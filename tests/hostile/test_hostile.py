@@ -18,6 +18,11 @@ def test_command_line__damaged_input__succeeds_or_says_one_sentence(kind, shop):
     assert {code for code, _ in found.values()} == {0, 2}
 
 
+@pytest.mark.parametrize(("kind", "number"), [("land", 410), ("land", 1045)])
+def test_command_line__case_that_went_wrong_once__says_one_sentence(kind, number, shop):
+    assert judged(shop.make(kind, number)) == (2, "")
+
+
 def test_cases__same_kind_and_number__are_the_same(shop):
     one = shop.make("table to train on", 7).arguments, {p.name: p.read_bytes() for p in shop.bench.iterdir()}
     other = shop.make("table to train on", 7).arguments, {p.name: p.read_bytes() for p in shop.bench.iterdir()}

@@ -458,3 +458,17 @@ def test_model__described_by_a_liar__is_refused(shop, refused, tmp_path):
         assert "checksum" in refused("info", tmp_path / "m")
         seal(tmp_path / "m")
         assert "model" in refused("predict", tmp_path / "m", shop.good / "sites.csv", "--out", "p.csv")
+
+
+def test_cross_validation__labels_with_gaps_and_folds_that_are_named__works():
+    """As docs/baselines.md says; a number of folds alone is refused by scikit-learn before any model is asked."""
+    from sklearn.model_selection import KFold, cross_val_score
+
+    from hotvae.data.splits import MultilabelStratifiedKFold
+    from hotvae.estimators.registry import find_classifier
+
+    draw = np.random.default_rng(0)
+    X, y = draw.normal(size=(60, 3)), (draw.random((60, 2)) < 0.5).astype(float)
+    y[3, 0] = np.nan
+    for folds in (KFold(3), MultilabelStratifiedKFold(3)):
+        assert np.isfinite(cross_val_score(find_classifier("prevalence")(), X, y, cv=folds, error_score="raise")).all()

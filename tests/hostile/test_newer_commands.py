@@ -110,11 +110,18 @@ def test_annotate__complex_numbers__are_refused(shop, refused, tmp_path):  # noq
     assert "raster must hold real numbers; got complex ones (c.tif)" in refused(*words)
 
 
-def test_grid__region_beyond_the_earth__is_refused(refused, tmp_path):  # noqa: F811
-    corners = "[[[-500,-500],[500,-500],[500,500],[-500,-500]]]"
+@pytest.mark.parametrize(
+    ("corners", "options"),
+    [
+        ("[[[-500,-500],[500,-500],[500,500],[-500,-500]]]", ()),
+        ("[[[1,41],[3,41],[3,8379],[1,41]]]", ()),
+        ("[[[1,41],[3,41],[3,8379],[1,41]]]", ("--crs", "EPSG:3035")),
+    ],
+)
+def test_grid__region_beyond_the_earth__is_refused(refused, tmp_path, corners, options):  # noqa: F811
     shape = f'{{"type":"Feature","properties":{{}},"geometry":{{"type":"Polygon","coordinates":{corners}}}}}'
     (tmp_path / "r.geojson").write_text(f'{{"type":"FeatureCollection","features":[{shape}]}}')
-    words = ("grid", "--region", "r.geojson", "--resolution", "20000", "--out", "g.parquet")
+    words = ("grid", "--region", "r.geojson", "--resolution", "20000", "--out", "g.parquet", *options)
     assert "region must lie where its reference system has places" in refused(*words)
 
 

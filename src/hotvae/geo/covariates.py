@@ -330,7 +330,13 @@ def to_degrees(x: Floats, y: Floats, crs: str | None, where: str) -> tuple[Float
 
 def _transformed(dataset: Any, longitude: Floats, latitude: Floats) -> tuple[Floats, Floats]:
     pyproj = geo_module("pyproj", "place points")
-    change = pyproj.Transformer.from_crs("EPSG:4326", pyproj.CRS.from_user_input(dataset.crs), always_xy=True)
+    try:
+        change = pyproj.Transformer.from_crs("EPSG:4326", pyproj.CRS.from_user_input(dataset.crs), always_xy=True)
+    except pyproj.exceptions.ProjError as error:
+        raise DataError(
+            f"raster must have a reference system of places on the Earth; got one without "
+            f"({Path(dataset.name).name}). Give it one: gdal_edit.py -a_srs EPSG:... FILE."
+        ) from error
     x, y = change.transform(longitude, latitude)
     return np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
 

@@ -106,16 +106,15 @@ def plan_grid(shapes: Any, resolution: float, crs: str | None = None) -> tuple[M
         system = pyproj.CRS.from_user_input(shapes.crs)
     else:
         west, south, east, north = shapes.to_crs(4326).total_bounds
+        if not -90 <= south <= north <= 90:
+            raise _beyond_earth()
         middle = f"+lat_0={round((south + north) / 2, 1)} +lon_0={round((west + east) / 2, 1)}"
         system = pyproj.CRS.from_proj4(f"+proj=laea {middle} +datum=WGS84 +units=m")
     region = shapes.to_crs(system).union_all()
     west, south, east, north = region.bounds
     extent = max(east - west, north - south)
     if not math.isfinite(extent):
-        raise DataError(
-            "region must lie where its reference system has places; got points beyond it. Check the coordinates, or "
-            "name another system with --crs."
-        )
+        raise _beyond_earth()
     if system.is_geographic and resolution > extent:
         raise ConfigError(
             f"resolution must be in degrees for a grid in degrees ({crs or 'that of the region'}); got {resolution:g}, "
@@ -135,6 +134,13 @@ def plan_grid(shapes: Any, resolution: float, crs: str | None = None) -> tuple[M
     code = system.to_epsg()
     name = f"EPSG:{code}" if code else system.to_wkt()
     return MapGrid(name, (left, resolution, 0.0, top, 0.0, -resolution), max(width, 1), max(height, 1)), region
+
+
+def _beyond_earth() -> DataError:
+    return DataError(
+        "region must lie where its reference system has places; got points beyond it. Check the coordinates, or name "
+        "another system with --crs."
+    )
 
 
 def cells_inside(grid: MapGrid, region: Any, window: Window) -> NDArray[np.intp]:

@@ -299,11 +299,9 @@ class Watch:
         self.model, self.wanted = model, wanted
         self.area = None if known is None else known.area
         self.sets = None if known is None or model.target_ != "labels" else known.sets
-        scaler = model.features_
         # Without an area, values that are far out are seen by what scales them.
-        self.scaler = (
-            scaler if self.area is None and isinstance(scaler, FeatureScaler) and not scaler.is_sparse else None
-        )
+        scaler = model.features_ if self.area is None else None
+        self.scaler = scaler if isinstance(scaler, FeatureScaler) and not scaler.is_sparse else None
         self.names = list(self.area.names) if self.area is not None else []
         if self.scaler is not None:
             self.names = self.scaler.numeric_names
@@ -404,7 +402,7 @@ class Watch:
 
 def _far_counts(far: NDArray[np.bool_]) -> dict[str, Any]:
     """Count rows with values that are far out."""
-    rows = far.any(axis=1)
+    rows: NDArray[np.bool_] = np.asarray(far.any(axis=1))
     return {
         "n_rows": len(far),
         "n_far": int(rows.sum()),
