@@ -328,3 +328,13 @@ def test_label_frame__not_two_dimensions__is_refused(tmp_path, shape):
     np.savez(tmp_path / "t.npz", X=np.zeros((2, 1)), Y=np.zeros(shape))
     with pytest.raises(DataError, match=rf"Y must have 2 dimensions; got {len(shape)} "):
         read_npz(tmp_path / "t.npz").label_frame()
+
+
+@pytest.mark.parametrize("frame", [{"site": ["a", "b\0"]}, {"sp\0": [0.5, 0.25]}], ids=["id", "name"])
+def test_write_table__nul_in_a_text_file__is_refused_and_nothing_is_left(tmp_path, frame):
+    """A CSV with it is taken for a binary file by whoever reads it, this package included."""
+    with pytest.raises(DataError, match=r"without the character NUL .* got '(b|sp)\\x00' \(column .*p\.csv\)"):
+        write_table(pd.DataFrame(frame), tmp_path / "p.csv")
+    assert list(tmp_path.iterdir()) == []
+    write_table(pd.DataFrame(frame), tmp_path / "p.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "p.parquet"), pd.DataFrame(frame))

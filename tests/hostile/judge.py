@@ -12,6 +12,7 @@ import pandas as pd
 
 from hotvae.cli import main
 from hotvae.data.frames import read_frame
+from hotvae.errors import HotVAEError
 from hotvae.estimators.registry import load_model
 from tests.hostile.cases import Case
 
@@ -83,7 +84,10 @@ def _whole(case: Case) -> str:
     if case.arguments[0] == "train":
         load_model(case.out)
         return ""
-    table = read_frame(case.out)
+    try:
+        table = read_frame(case.out)
+    except HotVAEError as error:
+        return f"a table that cannot be read again: {error}"
     if case.arguments[0] in ("annotate", "grid"):
         return "" if len(table) else "a table without rows"
     probs = table[[name for name in table if name not in ("site", "row", "lon", "lat")]]

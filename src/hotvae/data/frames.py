@@ -157,7 +157,7 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str], *, safe: bool
     Raises
     ------
     DataError
-        Unknown suffix.
+        Unknown suffix; or a text that a text file cannot hold.
     ConfigError
         A place that cannot be written to.
     """
@@ -167,6 +167,8 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str], *, safe: bool
         raise DataError(
             f"path must end in .csv, .tsv, .csv.gz, .tsv.gz, .parquet or .pq; got {target.name!r}. Rename it."
         )
+    if kind in (".csv", ".tsv"):
+        _check_texts(frame, target)
     with whole_file(target) as partial:
         if kind in (".parquet", ".pq"):
             frame.to_parquet(partial, index=False)
@@ -175,6 +177,18 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str], *, safe: bool
             # No time stamp inside: equal tables give equal files.
             packed: Any = {"method": "gzip", "mtime": 0} if target.suffix == ".gz" else None
             frame.to_csv(partial, index=False, sep="\t" if kind == ".tsv" else ",", compression=packed)
+
+
+def _check_texts(frame: pd.DataFrame, target: Path) -> None:
+    """Refuse the character NUL, which makes a text file one that nothing reads again; Parquet can hold it."""
+    for name in frame:
+        texts = [name, *(() if is_numeric_dtype(frame[name]) else frame[name])]
+        bad = next((text for text in texts if isinstance(text, str) and "\0" in text), None)
+        if bad is not None:
+            raise DataError(
+                f"names and ids must be without the character NUL in a text file; got {bad!r} (column {name!r}, "
+                f"{target.name}). Write a .parquet file, or rename it."
+            )
 
 
 def _without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
