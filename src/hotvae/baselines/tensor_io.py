@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from hotvae.data.frames import checked_csr
 from hotvae.estimators.per_label import is_sparse
 
 
@@ -64,9 +65,8 @@ def unpack(name: str, tensors: Mapping[str, Tensor]) -> Any:
     data, indices, indptr, shape = (
         tensors[f"{name}.{part}"].numpy() for part in ("data", "indices", "indptr", "shape")
     )
-    matrix = sparse.csr_matrix((data, indices, indptr), shape=tuple(shape.tolist()))
-    matrix.check_format(full_check=True)
-    return matrix
+    n_rows, n_columns = shape.tolist()
+    return sparse.csr_matrix(checked_csr(data, indices, indptr, (n_rows, n_columns)))
 
 
 def array(name: str, tensors: Mapping[str, Tensor], shape: tuple[int | None, ...]) -> NDArray[Any]:
