@@ -224,6 +224,7 @@ def measure_stream(gigabytes, seed, workers, folder, table):
         launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
         program = [sys.executable, *launch, "--no-python", sys.executable, *words]
     load, started, sampled = os.getloadavg(), time.perf_counter(), None
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / "told.json").open("w+") as told, subprocess.Popen(program, stdout=told) as process:
         while process.poll() is None:
             time.sleep(0.2)
