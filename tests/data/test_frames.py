@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from hotvae.data.frames import read_frame, read_npz, write_table
+from hotvae.data.frames import checked_csr, read_frame, read_npz, write_table
 from hotvae.data.tables import read_table
 from hotvae.errors import ConfigError, DataError
 
@@ -338,3 +338,16 @@ def test_write_table__nul_in_a_text_file__is_refused_and_nothing_is_left(tmp_pat
     assert list(tmp_path.iterdir()) == []
     write_table(pd.DataFrame(frame), tmp_path / "p.parquet")
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "p.parquet"), pd.DataFrame(frame))
+
+
+def test_write_table__what_parquet_cannot_hold__is_said_and_nothing_is_left(tmp_path):
+    frame = pd.DataFrame({"site": [1, 10**30]}, dtype=object)
+    with pytest.raises(DataError, match=r"no number beyond 2⁶³; got .* \(p\.parquet\)\. Mend the column"):
+        write_table(frame, tmp_path / "p.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_checked_csr__small_floats_in_another_order_of_bytes__are_read_as_they_are():
+    table = checked_csr(np.array([0.5, 2.0], dtype=">f2"), np.array([1, 0]), np.array([0, 1, 2]), (2, 2))
+    assert table.dtype == np.float32
+    np.testing.assert_array_equal(table[:, [1, 0]].toarray(), [[0.5, 0.0], [0.0, 2.0]])

@@ -389,6 +389,7 @@ def test_scaler__misuse__explained():
         ({"levels": [["a"]]}, "one entry per column"),
         ({"knots": [[[0.0, 1.0], [0.0, 1.0]]]}, "one entry per column"),
         ({"scaling": "quantile"}, "one entry per column"),
+        ({"feature_names": [0, "b"]}, "one entry per column"),
         ({"median": "high"}, "scaler state must be complete; got ValueError"),
         ({"scaling": "magic"}, "scaler state must be complete; got ConfigError"),
     ],

@@ -460,6 +460,30 @@ def test_model__described_by_a_liar__is_refused(shop, refused, tmp_path):
         assert "model" in refused("predict", tmp_path / "m", shop.good / "sites.csv", "--out", "p.csv")
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("network", lambda config: config["history"].update(records=2**63)),
+        ("ridge", lambda config: config["extra"]["coordinates"].append("lat")),
+        ("ridge", lambda config: config["features"].update(is_sparse=True)),
+        ("ridge", lambda config: config.update(feature_names_in=None)),
+    ],
+    ids=["history", "three coordinates", "sparse categories", "no names"],
+)
+def test_model__parts_at_odds__is_refused_when_it_is_used(shop, refused, tmp_path, name, change):
+    import shutil
+
+    from hotvae.checkpoint import seal
+
+    shutil.copytree(shop.good / name, tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    change(config)
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    seal(tmp_path / "m")
+    refused("predict", tmp_path / "m", shop.good / "sites.csv", "--out", "p.csv")
+    assert not (tmp_path / "p.csv").exists()
+
+
 def test_cross_validation__labels_with_gaps_and_folds_that_are_named__works():
     """As docs/baselines.md says; a number of folds alone is refused by scikit-learn before any model is asked."""
     from sklearn.model_selection import KFold, cross_val_score

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from scipy import sparse
@@ -171,7 +172,13 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str], *, safe: bool
         _check_texts(frame, target)
     with whole_file(target) as partial:
         if kind in (".parquet", ".pq"):
-            frame.to_parquet(partial, index=False)
+            try:
+                frame.to_parquet(partial, index=False)
+            except (OverflowError, pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+                raise DataError(
+                    f"columns must hold numbers or texts, not both, and no number beyond 2⁶³; got {error} "
+                    f"({target.name}). Mend the column, or write a .csv file."
+                ) from error
         else:
             frame = _without_formulas(frame) if safe else frame
             # No time stamp inside: equal tables give equal files.
@@ -499,7 +506,9 @@ def checked_csr(
     """
     if indptr.ndim != 1 or not len(indptr) or np.any(indptr[1:] < indptr[:-1]):
         raise ValueError("the ends of sparse rows must not decrease")
-    table = sparse.csr_array((data, indices, indptr), shape=shape)
+    if data.dtype.kind == "f":  # SciPy knows two sizes of them, in this machine's order of bytes
+        data = data.astype(np.float32 if data.dtype.itemsize <= 4 else np.float64, copy=False)
+    table = sparse.csr_array((data.astype(data.dtype.newbyteorder("="), copy=False), indices, indptr), shape=shape)
     table.check_format(full_check=True)
     return table
 

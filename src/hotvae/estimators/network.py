@@ -348,6 +348,9 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
     def _restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.noise_seed_ = config["noise_seed"]
         self.history_ = History(**config["history"])
+        records = self.history_.records
+        if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+            raise ValueError(f"history must be a list of epochs; got {type(records).__name__}")
         graph = tensors.get("decoder.graph")
         self.graph_ = None if graph is None else graph.numpy()
         with owned_randomness(0, 0):  # the random starting weights are overwritten below

@@ -347,8 +347,10 @@ class FeatureScaler(RowTransformer):
         n_numeric = scaler.kinds.count("numeric")
         if (
             len(scaler.kinds) != len(scaler.feature_names_in)
+            or not all(isinstance(name, str) for name in scaler.feature_names_in)
             or any(part.shape != (n_numeric,) for part in sizes)
             or len(scaler._levels) != scaler.kinds.count("categorical")
+            or (scaler.is_sparse and scaler._levels)
             or len(scaler._knots) != (n_numeric if scaler.scaling in _WITH_KNOTS and not scaler.is_sparse else 0)
             or any(values.shape != scores.shape or values.ndim != 1 for values, scores in scaler._knots)
             or (scaler._range is not None and scaler._range.shape != (2, n_numeric))
@@ -356,7 +358,9 @@ class FeatureScaler(RowTransformer):
             or not all(0 <= column < n_numeric for column in scaler._where)
             or (scaler._alike is not None and scaler._alike.rows.shape[1] != scaler._n_own)
         ):
-            raise ModelError("scaler state must have one entry per column; got parts of other lengths. Save it anew.")
+            raise ModelError(
+                "scaler state must have one entry per column; got parts of other lengths, or at odds. Save it anew."
+            )
         return scaler
 
     def _spatial_positions(self) -> list[int]:

@@ -224,7 +224,7 @@ def readable(name: str) -> Iterator[None]:
     errors = geo_module("rasterio", "read rasters").errors
     try:
         yield
-    except errors.RasterioIOError as error:
+    except (errors.RasterioIOError, OverflowError) as error:  # the latter: a header with numbers beyond all use
         why = error.__cause__ or error
         raise DataError(f"raster must be a file that GDAL reads; got {name!r} ({why}). Check the file.") from error
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 
 from hotvae.data.formats.foreign import checked_frame, foreign_bytes
 from hotvae.data.frames import write_table
@@ -505,8 +506,15 @@ def sample_rows(
 
 def _without_names(model: LabelClassifier, features: Any) -> Any:
     """Drop the names of columns where training knew none: they have done their work."""
-    is_named = hasattr(model, "feature_names_in_")
-    return features.to_numpy() if isinstance(features, pd.DataFrame) and not is_named else features
+    if hasattr(model, "feature_names_in_") or not isinstance(features, pd.DataFrame):
+        return features
+    texts = [name for name in features if not is_numeric_dtype(features[name])]
+    if texts:
+        raise DataError(
+            f"features must be numbers for a model that was trained without names of columns; got text in "
+            f"{listed(texts)}. Choose numeric columns, or train from a table with names."
+        )
+    return features.to_numpy()
 
 
 def prediction_table(

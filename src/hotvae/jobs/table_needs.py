@@ -82,6 +82,8 @@ class TableNeeds:
         texts += filter(None, [card["groups"], card["id_column"]])
         if not all(isinstance(text, str) for text in texts) or len(card["feature_names"]) != len(card["feature_kinds"]):
             raise ValueError("names must be texts, one kind each")
+        if len(card["coordinates"]) not in (0, 2):
+            raise ValueError(f"coordinates must be two columns, not {len(card['coordinates'])}")
         others = [*card["coordinates"], card["groups"], card["id_column"]]
         return cls(
             features=card["feature_names"],
