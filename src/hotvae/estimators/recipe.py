@@ -607,7 +607,8 @@ def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidat
         tables, target = [logits[name][:n_rows] for name in names], labels[:n_rows]
         return logit_loss(target, fit_stack(tables, target, by_label=False).logits(tables))
 
-    shop.say(f"{len(candidates)} candidates are tried on rows held out; a smaller log loss is better")
+    tried = "1 candidate is" if len(candidates) == 1 else f"{len(candidates)} candidates are"
+    shop.say(f"{tried} tried on rows held out; a smaller log loss is better")
     quick = [candidate for candidate in candidates if candidate.kind != "network"]
     networks = [candidate for candidate in candidates if candidate.kind == "network"]
     is_race, third = len(networks) > shop.work.n_networks, max(5, shop.work.max_epochs // 3)
