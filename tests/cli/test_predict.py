@@ -233,6 +233,14 @@ def test_predict__given_to_models_that_cannot__is_refused(frame, table, tmp_path
     assert not (tmp_path / "p.csv").exists()
 
 
+def test_predict__given_as_a_pair__is_told_that_a_table_is_meant(folder, tmp_path, run):
+    out = tmp_path / "p.csv"
+    code, _, err = run("predict", folder / "model", folder / "new.csv", "--given", "wren=1", "--out", out)
+    assert code == 2
+    assert not out.exists()
+    assert "--given must be a table of known labels, row by row; got 'wren=1'. Write a table with a column named" in err
+
+
 @pytest.mark.parametrize("objective", ["hamming", "f1", "jaccard", "subset", "macro_f1"])
 def test_predict__list__is_what_python_decides(folder, python_model, tmp_path, run, objective):
     out = tmp_path / "p.csv"

@@ -207,6 +207,14 @@ def test_calls__by_hand():
     assert sets.n_blocks[:, 0].tolist() == [9, 9]
 
 
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_calls__numbers_of_32_bits__are_called_as_the_same_numbers_of_64(bounds, said):
+    low, high = np.array([bounds] * len(LEVELS)), np.array([bounds[::-1]] * len(LEVELS))
+    sets = PresenceSets(low, high, np.ones(len(bounds), dtype=np.int64))
+    probs = np.array(said + bounds, dtype=np.float32)[:, None] * np.ones(len(bounds), dtype=np.float32)
+    assert np.array_equal(sets.calls(probs), sets.calls(probs.astype(np.float64)))
+
+
 def test_calls__label_that_is_told_with_ease__is_always_told():
     """Absent up to .1, present from .9: both promises are kept by one cut at one half."""
     probs = np.repeat([0.1, 0.9], 20)[:, None]

@@ -19,6 +19,7 @@ from hotvae.geo.maps import (
     encode_probs,
     map_window,
     prepare,
+    to_four_digits,
 )
 from hotvae.geo.rasters import RasterInputs, Window, choose_layers
 
@@ -42,6 +43,18 @@ def test_encode_probs__any_probability__comes_back_within_half_a_step():
     assert np.isnan(decode_probs(np.array([255], dtype=np.uint8)))[0]
 
 
+def test_to_four_digits__any_number__moves_by_an_8192th_and_whole_ones_stay():
+    random = np.random.default_rng(0)
+    values = (random.normal(size=5000) * 10.0 ** random.integers(-6, 6, 5000)).astype(np.float32)
+    found = to_four_digits(values)
+    assert np.abs(found / values - 1).max() <= 1 / 8192
+    assert not (found.view(np.int32) & 0x7FF).any()
+    whole = np.arange(-8192, 8193, dtype=np.float32)
+    np.testing.assert_array_equal(to_four_digits(whole), whole)
+    odd = np.array([np.nan, np.inf, -np.inf, 0.0], dtype=np.float32)
+    np.testing.assert_array_equal(to_four_digits(odd), odd)
+
+
 @pytest.mark.parametrize("tolerance", [0.0, 0.02])
 def test_map_window__every_band__is_what_the_model_says_of_the_cell(model, inputs, tolerance):
     mapper = prepare(model, COLUMNS, inputs, MapOptions(tolerance=tolerance, as_float=True, calls=True))
@@ -52,13 +65,12 @@ def test_map_window__every_band__is_what_the_model_says_of_the_cell(model, input
     exact = model.predict_proba(rows)
     flat = {name: bands.reshape(len(bands), -1)[:, places] for name, bands in tile.bands.items()}
     np.testing.assert_allclose(flat["probabilities"].T, exact, atol=max(tolerance, 1e-6) * 1.5)
-    np.testing.assert_allclose(flat["richness"][0], exact.sum(axis=1), atol=max(4 * tolerance, 1e-5))
-    np.testing.assert_allclose(
-        flat["uncertainty"][0], np.minimum(exact, 1 - exact).sum(axis=1), atol=max(4 * tolerance, 1e-5)
-    )
+    four_digits = {"rtol": 1.01 / 8192, "atol": max(4 * tolerance, 1e-5)}
+    np.testing.assert_allclose(flat["richness"][0], exact.sum(axis=1), **four_digits)
+    np.testing.assert_allclose(flat["uncertainty"][0], np.minimum(exact, 1 - exact).sum(axis=1), **four_digits)
     if tolerance == 0:
         near = model.trust(rows)
-        np.testing.assert_allclose(flat["trust"][0], near.dissimilarity, rtol=1e-6)
+        np.testing.assert_allclose(flat["trust"][0], near.dissimilarity, rtol=1.01 / 8192)
         np.testing.assert_array_equal(flat["trust"][1], near.inside)
         np.testing.assert_array_equal(flat["trust"][2], near.n_beyond)
         calls = model.presence_calls(exact)

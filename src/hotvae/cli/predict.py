@@ -73,9 +73,15 @@ def predict(
     as_json: opt.Json = False,
 ) -> None:
     """Write the probability of every label for every row, alone or given that some labels are known."""
+    from hotvae.errors import ConfigError
     from hotvae.jobs.predict import BestLists, predict_table
     from hotvae.scale.items import items_on
 
+    if given is not None and "=" in given.name and not given.exists():
+        raise ConfigError(
+            f"--given must be a table of known labels, row by row; got {str(given)!r}. Write a table with a column "
+            f"named {given.name.partition('=')[0]!r} (1, 0 or empty), or say it of a map: hotvae map --given LABEL=1."
+        )
     with items_on(ray) as each, counted("rows", silent=not sys.stderr.isatty()) as progress:
         found = predict_table(
             model_folder,

@@ -426,10 +426,15 @@ class PresenceSets:
             Another level.
         """
         check_level(level)
-        place, said = LEVELS.index(level), np.asarray(probs, dtype=np.float64)
-        present, absent = said >= self.present_from[place], said <= self.absent_up_to[place]
+        place, said = LEVELS.index(level), np.asarray(probs)
+        if said.dtype != np.float32:
+            said = said.astype(np.float64, copy=False)
+        # Bounds in the numbers of the probabilities: the next one inwards, so that the calls are those of 64 bits.
+        present = said >= _next(self.present_from[place], said.dtype, np.inf)
+        absent = said <= _next(self.absent_up_to[place], said.dtype, -np.inf)
         # Both calls, or neither: it cannot be told. Else it is what can be.
-        return np.where(present == absent, np.int8(CANNOT_TELL), present.astype(np.int8))
+        found: NDArray[np.int8] = (present > absent).view(np.int8) + CANNOT_TELL * (present == absent).view(np.int8)
+        return found
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what was learned, by name."""
@@ -533,3 +538,10 @@ def _some_rows(n_rows: int, most: int, random: np.random.Generator) -> NDArray[n
 def _scaled(scaler: FeatureScaler, table: Any) -> Floats:
     with hushed():  # the model's own scalers say it
         return np.asarray(scaler.transform(table, np.float64), dtype=np.float64)
+
+
+def _next(bounds: Floats, dtype: np.dtype[Any], towards: float) -> NDArray[Any]:
+    """Return the first number of a type at or beyond each bound: what compares with it compares with the bound."""
+    found = bounds.astype(dtype)
+    is_short = found < bounds if towards > 0 else found > bounds
+    return np.where(is_short, np.nextafter(found, dtype.type(towards)), found)

@@ -74,6 +74,10 @@ def write_cog(
     Smaller copies are made here while a tile is in memory, some times faster than by GDAL, which goes through all cells
     again. GDAL takes them from files that are named as it names smaller copies of its own, and of copies (``.ovr``,
     ``.ovr.ovr``); it packs all of them into the one file. Memory holds a tile of each level.
+
+    Bands are stored one after the other: whoever looks at one species reads that species. GDAL's driver of the name COG
+    mixes them cell by cell, which costs two thirds more processor time and, for 100 species, makes files 1.8 times as
+    large.
     """
     rasterio = geo_module("rasterio", "write maps")
     shutil_of_rasters = geo_module("rasterio.shutil", "write maps")
@@ -116,14 +120,20 @@ def write_cog(
                 halve = functools.partial(_halved_by_mean, nodata) if resampling == "average" else _halved_by_first
                 _write_tiles(files, levels, read, halve)
             options = {
-                "BLOCKSIZE": str(TILE),
+                "COPY_SRC_OVERVIEWS": "YES",
+                "TILED": "YES",
+                "BLOCKXSIZE": str(TILE),
+                "BLOCKYSIZE": str(TILE),
+                "INTERLEAVE": "BAND",
                 "COMPRESS": "DEFLATE",
-                "LEVEL": "1",  # an eighth of the time of the usual 6, for files a tenth larger
-                "PREDICTOR": "YES",
+                "ZLEVEL": "1",  # an eighth of the time of the usual 6, for files a tenth larger
+                "PREDICTOR": "3" if np.issubdtype(np.dtype(dtype), np.floating) else "2",
                 "BIGTIFF": "IF_SAFER",
                 "NUM_THREADS": "1",
+                "PHOTOMETRIC": "MINISBLACK",
+                "ALPHA": "NO",
             }
-            shutil_of_rasters.copy(plain, partial, driver="COG", **options)
+            shutil_of_rasters.copy(plain, partial, driver="GTiff", **options)
         _check_cog(partial, path, len(names))
         with no_room(path.parent):
             _flush(partial)

@@ -52,6 +52,14 @@ function valuesOf(entry, buffer) {
   const bytes = new Uint8Array(buffer, entry.start, 2 * count),
     whole = new Int16Array(count);
   for (let i = 0; i < count; i++) whole[i] = (bytes[count + i] << 8) | bytes[i];
+  if (entry.changes) {
+    // folded changes from row to row; the array itself keeps sums modulo 2 ** 16
+    const columns = entry.step.length;
+    for (let i = 0; i < count; i++) {
+      const change = ((whole[i] & 0xffff) >> 1) ^ -(whole[i] & 1);
+      whole[i] = i < columns ? change : whole[i - columns] + change;
+    }
+  }
   if (entry.name === "logits") return whole; // by far the most numbers: made values of when they are asked for
   const found = new Float32Array(count);
   stepped(whole, entry, found);
