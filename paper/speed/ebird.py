@@ -175,7 +175,8 @@ def paragraph(found):
         f"{table['species']} species in {table['cpu_seconds']:.0f} CPU seconds, {found['ratio_of_cpu']:.1f} times what "
         f"DuckDB needs to count the same filtered rows ({cpu:.0f} s). By the clock it was {table['seconds']:.0f} s, "
         f"beside {counts[0]['seconds']:.0f} s for a count before it and {counts[1]['seconds']:.0f} s for one after it "
-        f"({found['ratio']:.1f} times; the text had been read once before, so that none waited for the disk). It held {found['peak_bytes'] / 1e9:.2f} GB at most. "
+        f"({found['ratio']:.1f} times; the text had been read once before, so that none waited for the disk). "
+        f"It held {found['peak_bytes'] / 1e9:.2f} GB at most. "
         f"Ended by SIGKILL and started again, it did not read the "
         f"first {found['resumed']['first_byte_read'] / 1e9:.1f} GB a second time, and the table was "
         f"{'the same to the byte' if found['same_bytes_after_the_kill'] else 'another one'}."
@@ -196,7 +197,7 @@ def main(argv=None):
     parser.add_argument("--gigabytes", type=float, default=10.0, help="size of the file of observations")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument(
-        "--piece-megabytes", type=float, default=None, help="by default a gigabyte, or a quarter of the text"
+        "--piece-megabytes", type=float, default=None, help="by default half a gigabyte, or a quarter of the text"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--files", type=Path, default=None, help="existing folder that keeps the virtual files")
@@ -209,7 +210,7 @@ def main(argv=None):
         found = json.loads(((options.out or RESULTS) / "ebird.json").read_text(encoding="utf-8"))
         render(found, Path(__file__).parents[2] / "docs" / "field_data.md")
         return
-    piece = int((options.piece_megabytes or min(1024.0, options.gigabytes * 250)) * 1e6)
+    piece = int((options.piece_megabytes or min(512.0, options.gigabytes * 250)) * 1e6)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         found = measure(work, options.files or work, options.gigabytes, options.seed, options.threads, piece)

@@ -1,6 +1,7 @@
 """Tiles: whole or not there, of this run or thrown away; a full disk is a sentence."""
 
 import errno
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -33,12 +34,25 @@ def test_store__tile_cut_off_or_changed__is_not_there(tmp_path):
     whole = store.path(0).read_bytes()
     store.path(0).write_bytes(whole[:-100])
     assert not store.has(0)
-    with pytest.raises(DataError, match="tile must be whole; got BadZipFile"):
+    with pytest.raises(DataError, match="tile must be whole; got ValueError"):
         store.read(0, "a")
     store.path(0).write_bytes(whole[: len(whole) // 2] + b"xyz" + whole[len(whole) // 2 + 3 :])
     assert not store.has(0)
     with pytest.raises(DataError, match="tile must be whole"):
         store.read(0, "a")
+
+
+def test_store__any_byte_flipped__is_noticed_and_never_read_as_another_array(tmp_path):
+    store, array = TileStore(tmp_path / "tiles", "run"), np.arange(21, dtype=np.uint8).reshape(1, 3, 7)
+    store.write(0, {"a": array, "b": np.array([1.5, np.nan], dtype=np.float32)}, {"n": 1})
+    whole = store.path(0).read_bytes()
+    for place in range(len(whole)):
+        store.path(0).write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        assert not store.has(0)
+        with suppress(DataError):
+            found = store.read(0, "a")
+            assert found.dtype.itemsize == 1
+            np.testing.assert_array_equal(found.reshape(-1), array.reshape(-1))
 
 
 def test_store__of_another_run__starts_afresh(tmp_path):

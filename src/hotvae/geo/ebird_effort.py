@@ -1,7 +1,6 @@
 """What a checklist says beside its birds: where, when, and how hard someone looked."""
 
 from datetime import date
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,23 +30,32 @@ class Clocks:
     """Offsets of local clocks, each looked up once."""
 
     def __init__(self) -> None:
-        self.zones: dict[tuple[float, float], str] = {}
+        self.zones: dict[int, str] = {}
         self.offsets: dict[tuple[str, date], float] = {}
 
-    def offset(self, longitude: NDArray[np.float64], latitude: NDArray[np.float64], days: Any) -> NDArray[np.float64]:
-        """Return hours ahead of UTC; places are told apart by about a kilometre."""
-        places = list(zip(longitude.round(2).tolist(), latitude.round(2).tolist(), strict=True))
-        new = [place for place in dict.fromkeys(places) if place not in self.zones]
+    def offset(
+        self, longitude: NDArray[np.float64], latitude: NDArray[np.float64], days: NDArray[np.datetime64]
+    ) -> NDArray[np.float64]:
+        """Return hours ahead of UTC, NaN for a day that is not known; places are told apart by about a kilometre."""
+        # Whole numbers in place of pairs: there are millions of rows, some places, and few zones.
+        hundredths = np.rint(longitude * 100).astype(np.int64) << 32 | np.rint(latitude * 100).astype(np.int64) + 9000
+        place, places = pd.factorize(hundredths)
+        new = [key for key in places.tolist() if key not in self.zones]
         if new:
-            self.zones |= dict(zip(new, time_zones(*zip(*new, strict=True)), strict=True))
-        found = np.full(len(places), np.nan)
-        for i, (place, day) in enumerate(zip(places, days, strict=True)):
-            if day is None:
-                continue
-            key = self.zones[place], day
+            where = [((key >> 32) / 100, ((key & 0xFFFFFFFF) - 9000) / 100) for key in new]
+            self.zones |= dict(zip(new, time_zones(*zip(*where, strict=True)), strict=True))
+        zone, zones = pd.factorize(np.array([self.zones[key] for key in places.tolist()], dtype=object))
+        found, known = np.full(len(place), np.nan), ~np.isnat(days)
+        numbers = days[known].astype("datetime64[D]").astype(np.int64)
+        case, cases = pd.factorize(zone[place[known]].astype(np.int64) << 32 | numbers + 2**31)
+        offsets = np.empty(len(cases))
+        for i, number in enumerate(cases.tolist()):
+            day: date = np.datetime64((number & 0xFFFFFFFF) - 2**31, "D").item()
+            key = str(zones[number >> 32]), day
             if key not in self.offsets:
                 self.offsets[key] = clock_offset(*key)
-            found[i] = self.offsets[key]
+            offsets[i] = self.offsets[key]
+        found[known] = offsets[case]
         return found
 
 
@@ -74,7 +82,7 @@ def effort_columns(rows: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     minutes = rows["minutes"].to_numpy(dtype=np.float64, na_value=np.nan)
     kilometres = rows["kilometres"].to_numpy(dtype=np.float64, na_value=np.nan)
     longitude, latitude = (rows[name].to_numpy(dtype=np.float64) for name in ("longitude", "latitude"))
-    days = when.to_numpy("datetime64[D]").tolist()  # None where it is not known
+    days = when.to_numpy("datetime64[D]")
     # The middle of the count, where it is known how long it took.
     clock = rows["time"].to_numpy(dtype=np.float64, na_value=np.nan) + np.nan_to_num(minutes) / 120
     noon = hours_from_solar_noon(clock, longitude, day_of_year, clocks.offset(longitude, latitude, days))

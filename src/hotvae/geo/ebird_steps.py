@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -368,6 +369,8 @@ class Stages:
         part = target.with_name(f".{target.name}.part")
         zones = Clocks()
         writer = None
+        beside = ThreadPoolExecutor(1)  # squeezes and writes a part while the next is put together
+        writing: Future[None] | None = None
         try:
             for first in range(start, end, _ROWS_AT_ONCE):
                 last = min(first + _ROWS_AT_ONCE, end)
@@ -386,14 +389,20 @@ class Stages:
                 for name, values in zip(kept["column"], labels, strict=True):
                     table = table.append_column(name, pyarrow.array(values))
                 writer = writer or pyarrow.parquet.ParquetWriter(part, table.schema, compression="zstd")
-                writer.write_table(table)
+                if writing is not None:
+                    writing.result()
+                writing = beside.submit(writer.write_table, table)
                 self.progress("writing", last - start, end - start)
+            beside.shutdown()
+            if writing is not None:
+                writing.result()
             if writer is not None:
                 writer.close()
             with part.open("rb") as written:
                 os.fsync(written.fileno())
             part.replace(target)
         finally:
+            beside.shutdown()
             if writer is not None:
                 writer.close()
             part.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
 """The text files of eBird as DuckDB can read them: columns by any of their names, plain or packed, piece by piece.
 
-A file is handed over in pieces of whole lines, so that work on a large one can go on after a piece when it was
-stopped, and so that packed files need no room on the disk: they come through a pipe. A piece of a plain file is a file,
-which DuckDB reads with all threads, in half the time. Quotes mean nothing in these files, and only an empty field
-is a missing one: ``NA`` is Namibia.
+A file is handed over in pieces of whole lines, so that work on a large one can go on after a piece when it was stopped,
+and so that packed files need no room on the disk: they come through a pipe. A piece of a plain file is a file, which
+DuckDB reads with all threads, in half the time; the next is written meanwhile. Quotes mean nothing in these files, and
+only an empty field is a missing one: ``NA`` is Namibia.
 """
 
 import gzip
@@ -12,6 +12,7 @@ import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from typing import IO, Any, TypeAlias
 from hotvae.data.dataset import close_names
 from hotvae.errors import DataError, listed
 
-PIECE_BYTES = 1 << 30
+PIECE_BYTES = 1 << 29
 """Text that is read between two points where a stopped run can go on."""
 
 _BLOCK = 1 << 20
@@ -272,47 +273,71 @@ class PieceReader:
             yield self._serve(stream, tell)
 
     def _serve(self, stream: IO[bytes], tell: Callable[[int], None]) -> Iterator[Piece]:
-        while True:
-            first = self._rest or stream.read(_BLOCK)
-            self._rest = b""
-            if not first:
-                return
+        by_pipe = not self.file.is_plain and hasattr(os, "mkfifo")
+        return self._by_pipe(stream, tell) if by_pipe else self._by_file(stream, tell)
+
+    def _by_pipe(self, stream: IO[bytes], tell: Callable[[int], None]) -> Iterator[Piece]:
+        target = self.folder / "piece.txt"
+
+        def move(end: int) -> None:
+            self.end = end
+            tell(end)
+
+        while first := self._rest or stream.read(_BLOCK):
             start = self.end
-            target = self.folder / "piece.txt"
-            with _reachable(target, partial(self._copy, stream, first, tell), by_pipe=not self.file.is_plain):
+            with _pipe(target, partial(self._copy, stream, first, start, move)):
                 yield Piece(str(target), start)
 
-    def _copy(self, stream: IO[bytes], first: bytes, tell: Callable[[int], None], write: _Write) -> None:
-        """Write one piece; what was read beyond its last line waits for the next."""
-        block, written = first, 0
+    def _by_file(self, stream: IO[bytes], tell: Callable[[int], None]) -> Iterator[Piece]:
+        """Serve files; while one is read, the next is written."""
+        start, number = self.end, 0
+
+        def write() -> tuple[Path, int] | None:
+            first = self._rest or stream.read(_BLOCK)
+            if not first:
+                return None
+            target = self.folder / f"piece-{number % 2}.txt"
+            with target.open("wb") as out:
+                return target, self._copy(stream, first, start, tell, out.write)
+
+        with ThreadPoolExecutor(1) as ahead:
+            coming = ahead.submit(write)
+            try:
+                while (written := coming.result()) is not None:
+                    target, self.end = written
+                    piece = Piece(str(target), start)
+                    start, number = self.end, number + 1
+                    coming = ahead.submit(write)
+                    yield piece
+                    target.unlink()
+            finally:
+                wait([coming])
+                for left in (0, 1):
+                    (self.folder / f"piece-{left}.txt").unlink(missing_ok=True)
+
+    def _copy(self, stream: IO[bytes], first: bytes, start: int, tell: Callable[[int], None], write: _Write) -> int:
+        """Write one piece, and return its end; what was read beyond its last line waits for the next."""
+        block, end, self._rest = first, start, b""
         while block:
-            if written + len(block) >= self.n_bytes:
-                at = block.find(b"\n", max(0, self.n_bytes - written - 1))
+            if end - start + len(block) >= self.n_bytes:
+                at = block.find(b"\n", max(0, self.n_bytes - (end - start) - 1))
                 if at >= 0:
                     self._rest = block[at + 1 :]
                     write(block[: at + 1])
-                    self.end += at + 1
+                    end += at + 1
                     break
             write(block)
-            written += len(block)
-            self.end += len(block)
-            tell(self.end)
+            end += len(block)
+            tell(end)
             block = stream.read(_BLOCK)
-        tell(self.end)
+        tell(end)
+        return end
 
 
 @contextmanager
-def _reachable(target: Path, send: Callable[[_Write], None], by_pipe: bool) -> Iterator[None]:
-    """Make what is sent readable under a name: through a pipe where the system has pipes, or as a file."""
+def _pipe(target: Path, send: Callable[[_Write], Any]) -> Iterator[None]:
+    """Make what is sent readable under a name, through a pipe."""
     target.unlink(missing_ok=True)
-    if not (by_pipe and hasattr(os, "mkfifo")):
-        try:
-            with target.open("wb") as out:
-                send(out.write)
-            yield
-        finally:
-            target.unlink(missing_ok=True)
-        return
     os.mkfifo(target)
     failures: list[BaseException] = []
 
