@@ -131,7 +131,7 @@ def write_tile(folder: Path, number: int, arrays: Mapping[str, NDArray[Any]], no
     held = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     kinds = [[name, array.dtype.str, array.shape, _sum(array)] for name, array in held.items()]
     head = json.dumps({"notes": notes, "arrays": kinds}).encode("ascii")
-    content = [
+    content: list[Any] = [
         len(head).to_bytes(_LENGTH, "little"),
         head,
         *(array.reshape(-1).view(np.uint8) for array in held.values()),
