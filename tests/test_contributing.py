@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import hotvae
 from hotvae.cli import main
 from hotvae.net import losses
 
@@ -58,7 +59,7 @@ def test_walk_of_a_training__beside_a_real_one__has_the_same_frames(tmp_path, mo
     table, out = str(tmp_path / "sites.csv"), str(tmp_path / "model")
     with pytest.raises(ZeroDivisionError) as caught:
         main(["train", table, "--labels", "sp_*", "--recipe", "network", "--out", out, "--quiet"])
-    package = ROOT / "src" / "hotvae"
+    package = Path(hotvae.__file__).parent
     frames = [(Path(frame.filename), frame.name) for frame in traceback.extract_tb(caught.tb)]
     seen = [(str(file.relative_to(package)), name) for file, name in frames if file.is_relative_to(package)]
     (walk,) = re.findall(r"## A training in ten lines.*?```\n(.*?)```", PAGE, flags=re.DOTALL)

@@ -40,8 +40,8 @@ def orthant(labels):
     covariance = (FACTORS @ FACTORS.T + torch.eye(3)).numpy()[np.ix_(kept, kept)]
     mean = MEAN[0].numpy()[kept]
     # s * latent > 0 is -s * latent < 0
-    law = multivariate_normal(-sign * mean, np.outer(sign, sign) * covariance, seed=0, abseps=1e-6, releps=1e-6)
-    return float(law.cdf(np.zeros(len(kept))))
+    law = -sign * mean, np.outer(sign, sign) * covariance
+    return float(multivariate_normal.cdf(np.zeros(len(kept)), *law, abseps=1e-6, releps=1e-6))
 
 
 def head_of(factors):

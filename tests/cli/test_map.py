@@ -243,7 +243,7 @@ def test_map__whole_way_over_a_grid__equals_predictions_of_the_cells(run, tmp_pa
     expected = model.predict_proba(frame)
     with rasterio.open(tmp_path / "maps/probabilities.tif") as file:
         places = [file.index(x, y) for x, y in zip(cells["x"], cells["y"], strict=True)]
-        found = file.read()[:, [row for row, _ in places], [column for _, column in places]]
+        found = file.read()[:, [int(row) for row, _ in places], [int(column) for _, column in places]]
     np.testing.assert_allclose(found.T, expected, atol=1e-6)
 
 

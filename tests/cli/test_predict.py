@@ -24,8 +24,9 @@ def test_predict__new_rows__are_what_python_predicts(folder, python_model, tmp_p
     new = pd.read_csv(folder / "new.csv")
     table = pd.read_parquet(out)
     assert list(table) == ["site", "easting_km", "northing_km", *LABELS]
-    for name in ("site", "easting_km", "northing_km"):
-        assert table[name].tolist() == new[name].tolist()
+    assert table["site"].tolist() == new["site"].tolist()
+    for name in ("easting_km", "northing_km"):  # pandas 2 reads the last digit of a text in two ways
+        assert table[name].tolist() == pytest.approx(new[name].tolist(), rel=1e-15)
     expected = python_model.predict_proba(new[list(python_model.feature_names_in_)])
     np.testing.assert_array_equal(table[LABELS].to_numpy(), expected)
 

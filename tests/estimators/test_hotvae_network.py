@@ -87,7 +87,7 @@ def test_fit__impossible_setting__error_names_it(region, setting, message):
 
 
 def test_fit__label_that_is_a_count__error_names_column_and_rows(region):
-    labels = pd.DataFrame(region.labels, columns=region.label_names)
+    labels = pd.DataFrame(region.labels.copy(), columns=region.label_names)
     labels.iloc[[3, 9], 2] = 2
     with pytest.raises(
         DataError, match=rf"labels must be 0 or 1; got 2.0 in column '{region.label_names[2]}' \(rows 3, 9\)"

@@ -105,6 +105,15 @@ def test_grow__sparse_rows_that_fit_as_dense_ones__give_the_same_trees():
     assert same(Trees.grow(sparse.csr_array(features), labels, n_trees=3), Trees.grow(features, labels, n_trees=3))
 
 
+def test_grow__sparse_rows_with_long_indices__gives_the_trees_of_short_ones(monkeypatch):
+    monkeypatch.setattr(module, "_DENSE_BYTES", 0)
+    features, labels = table()
+    short, long = sparse.csr_array(features), sparse.csr_array(features)
+    long.indices, long.indptr = long.indices.astype(np.int64), long.indptr.astype(np.int64)
+    assert same(Trees.grow(long, labels, n_trees=3), Trees.grow(short, labels, n_trees=3))
+    assert long.indices.dtype == np.int64  # what was given is left alone
+
+
 def test_grow__sparse_rows_too_many_for_dense_ones__fills_leaves_as_by_hand(monkeypatch):
     monkeypatch.setattr(module, "_DENSE_BYTES", 0)
     features, labels = table()

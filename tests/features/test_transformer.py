@@ -185,7 +185,7 @@ def test_classifier__any_transformer_of_scikit_learn__feeds_the_network(cls, tmp
     frame = pd.DataFrame({"soil": rng.choice(list("abc"), 60), "bank": rng.choice(list("xy"), 60)})
     labels = np.column_stack([frame["soil"] == "a", frame["bank"] == "x"]).astype(int)
     given = OneHotEncoder()
-    training = Training(max_epochs=30, learning_rate=0.01)
+    training = Training(max_epochs=100, learning_rate=0.01)
     model = cls(features=given, training=training, encoder_widths=(16,), random_state=0).fit(frame, labels)
     assert isinstance(model.features_, RowTransformer)
     assert model.features_.n_features_out == 5

@@ -117,9 +117,14 @@ def unit_rows(features: Any, wanted: bool | None = None) -> Any:
     if wanted is None or wanted:
         lengths = np.sqrt(squared_lengths(features))
         data = data / np.repeat(np.where(lengths > 0, lengths, 1), np.diff(features.indptr))
-    kind = np.int32 if max(features.nnz, *features.shape) < np.iinfo(np.int32).max else np.int64
-    parts = (data, features.indices.astype(kind), features.indptr.astype(kind))
-    return sparse.csr_matrix(parts, shape=features.shape)
+    return with_short_indices(sparse.csr_matrix((data, features.indices, features.indptr), shape=features.shape))
+
+
+def with_short_indices(matrix: Any) -> Any:
+    """Return a CSR or CSC matrix with 32-bit indices where they fit: some of scikit-learn's models take no others."""
+    kind = np.int32 if max(matrix.nnz, *matrix.shape) < np.iinfo(np.int32).max else np.int64
+    matrix.indices, matrix.indptr = matrix.indices.astype(kind, copy=False), matrix.indptr.astype(kind, copy=False)
+    return matrix
 
 
 def squared_lengths(features: Any) -> NDArray[np.float64]:

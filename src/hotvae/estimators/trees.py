@@ -26,7 +26,7 @@ from torch.nn.functional import embedding_bag
 
 from hotvae.config import require_choice, require_count, require_number
 from hotvae.errors import ConfigError, DataError, ModelError, listed
-from hotvae.estimators.per_label import dense, is_sparse, label_rates
+from hotvae.estimators.per_label import dense, is_sparse, label_rates, with_short_indices
 
 #: Bytes that the leaves of one forest may take; beyond it trees become fewer, then leaves larger.
 MAX_LEAF_BYTES = 256 * 1024**2
@@ -514,7 +514,7 @@ def _rows_to_grow_on(features: Any) -> Any:
     """Float32 rows, dense where they fit into memory, else sparse by columns, as scikit-learn wants them."""
     n_rows, n_features = features.shape
     if is_sparse(features) and n_rows * n_features * 4 > _DENSE_BYTES:
-        return sparse.csc_matrix(features.astype(np.float32))
+        return with_short_indices(sparse.csc_matrix(features.astype(np.float32)))
     return np.ascontiguousarray(dense(features), dtype=np.float32)
 
 
