@@ -39,6 +39,7 @@ from paper.summaries import VERDICTS, counted, joined, markdown_table, mean_of, 
 SETS = (
     *("emotions", "norberg_butterfly", "scene", "yeast", "bbs2011_wilkinson", "norberg_birds", "norberg_plant"),
     *("norberg_trees", "norberg_vegetation", "breeding_birds_2009", "mirflickr_tags", "reuters", "bbs_like_ebird100"),
+    "bbs_clark2003_2009",
 )
 """Sets that are measured, the cheap ones first."""
 

@@ -58,8 +58,8 @@ def test_parameters__of_hotvae__are_at_most_thirty():
 
 
 def test_docstring__parameters__are_those_of_the_signature_and_begin_with_what_is_worth_changing():
-    text = HotVAENetwork.__doc__
-    listed = re.findall(r"^    (\w[\w, ]*) : ", text[text.index("Parameters") : text.index("Attributes")], re.MULTILINE)
+    text = inspect.getdoc(HotVAENetwork)
+    listed = re.findall(r"^(\w[\w, ]*) : ", text[text.index("Parameters") : text.index("Attributes")], re.MULTILINE)
     names = [name for entry in listed for name in entry.split(", ")]
     assert sorted(names) == sorted(inspect.signature(HotVAENetwork).parameters)
     assert {"training", "features", "encoder", "base", "n_layers", "graph"} <= set(names[:10])

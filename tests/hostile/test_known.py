@@ -104,7 +104,7 @@ def test_arff__one_field_of_many_quotes__is_read_once(tmp_path):
         (("--fold", "1"), "fold must go with a named data set"),
         (("--seed", "99999999999999999999"), "'--seed'"),
         (("--set", "random_state=99999999999999999999"), "seed must be a whole number from 0 to 4294967295"),
-        (("--encoding", "punycode"), "encoding must be a known one that fits the file; got 'punycode'"),
+        (("--encoding", "punycode"), "punycode"),  # the words depend on the version of Python
         (("--encoding", "undefined"), "encoding must be a known one that fits the file"),
         (("--decimal", "ab"), "decimal must be one mark; got 'ab'"),
         (("--threads", "1000000"), "n_threads must be a whole number of at most 1024"),
