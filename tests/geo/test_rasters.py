@@ -117,6 +117,18 @@ def test_opened__rotated_or_upside_down__says_so(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("west", [float("nan"), float("inf"), 1e30])
+def test_opened__place_that_is_none__says_so(tmp_path, west):
+    path = write_raster(
+        tmp_path / "lost.tif", np.zeros((2, 2)), transform=rasterio.Affine(CELL, 0, west, 0, -CELL, NORTH)
+    )
+    with (
+        pytest.raises(DataError, match=rf"raster must say where it lies; got {west:g} to .*\(lost.tif\)"),
+        opened(path),
+    ):
+        pass
+
+
 def test_opened__no_file_or_no_raster__says_so(tmp_path):
     with (
         pytest.raises(DataError, match=r"raster must be a file; got .*which does not exist"),
