@@ -203,20 +203,20 @@ def opened(path: str | Path) -> Iterator[Any]:
                 "Give it one: gdal_edit.py -a_srs EPSG:... FILE."
             )
         affine = dataset.transform
+        if affine.b or affine.d:
+            raise DataError(
+                f"raster must have rows from west to east; got a rotated grid ({source.name}). "
+                "Straighten it: gdalwarp FILE straight.tif."
+            )
         west, south, east, north = dataset.bounds
         # Numbers that are none, or so large that a cell is lost in them.
         wide, high = dataset.width * affine.a, -dataset.height * affine.e
         is_somewhere = 0 < abs(wide) < np.inf and 0 < abs(high) < np.inf
         is_somewhere &= abs(east - west - wide) < 0.01 * abs(wide) and abs(north - south - high) < 0.01 * abs(high)
-        if not (affine.b or affine.d or is_somewhere):
+        if not is_somewhere:
             raise DataError(
                 f"raster must say where it lies; got {west:g} to {east:g} and {south:g} to {north:g} ({source.name}). "
                 "The file is damaged: make it again."
-            )
-        if affine.b or affine.d:
-            raise DataError(
-                f"raster must have rows from west to east; got a rotated grid ({source.name}). "
-                "Straighten it: gdalwarp FILE straight.tif."
             )
         if affine.a <= 0 or affine.e >= 0:
             raise DataError(
