@@ -3,6 +3,8 @@
     python -m paper.recovery                        (5,000 sites; minutes)
     python -m paper.recovery --sites 1500 5000 12000 --seeds 2
     python -m paper.recovery --law-effort 2         (the law is trained four times as long as by default)
+    python -m paper.recovery --sites 5000 --store   (also into paper/results/recovery.json)
+    python -m paper.recovery --render               (the stored table into docs/interactions.md)
 
 Prints a table: precision and recall of the pairs that are kept, their signs, the share of interactions that switch
 between environments and are found to, and the slope of modelled on exact change. 1,500 other sites are asked.
@@ -20,11 +22,16 @@ import pandas as pd
 from hotvae import HotVAEClassifier, virtual_region
 from hotvae.estimators.stacked import law_line
 from hotvae.explain import Recovery, associations, edge_agreement, edges, score_recovery
+from hotvae.files import write_text
 from hotvae.training.settings import Training
+from paper import DOCS, RESULTS
 from paper.cells import timed
-from paper.summaries import markdown_table
+from paper.runner import provenance
+from paper.summaries import markdown_table, replace_marked
 
 N_ASKED = 1500
+FILE, PAGE = RESULTS / "recovery.json", DOCS / "interactions.md"
+HEAD = ["HOT-VAE", "precision", "recall", "sign", "switching", "slope", "kept", "CPU s"]
 
 
 def recover(
@@ -105,7 +112,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--law-effort", type=float, help="epochs of the law, as a share of their usual number")
     parser.add_argument("--fits", type=int, default=10, help="laws behind the intervals of the edges")
     parser.add_argument("--rows", type=int, default=300, help="rows that are asked about")
+    parser.add_argument("--store", action="store_true", help="write the table to paper/results/recovery.json")
+    parser.add_argument("--render", action="store_true", help="only write the stored table into docs/interactions.md")
     options = parser.parse_args(argv)
+    if options.render:
+        stored = json.loads(FILE.read_text(encoding="utf-8"))
+        text = f"\n{markdown_table(HEAD, stored['rows'])}\n`{stored['command']}`, {stored['date'][:10]}.\n\n"
+        write_text(PAGE, replace_marked(PAGE.read_text(encoding="utf-8"), "recovery", text))
+        return
     rows = []
     for n_sites in options.sites:
         for seed in range(options.seeds):
@@ -116,8 +130,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                 title = f"{n_sites} sites, seed {seed}, {kind}"
                 rows.append(_row(title, found[kind], found["seconds"][kind]))
             print(found["edges"].interactions.to_string(), flush=True)
-    head = ["HOT-VAE", "precision", "recall", "sign", "switching", "slope", "kept", "CPU s"]
-    print(markdown_table(head, rows))
+    print(markdown_table(HEAD, rows))
+    if options.store:
+        write_text(FILE, json.dumps(provenance(0) | {"seeds": options.seeds, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
