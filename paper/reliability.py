@@ -39,6 +39,7 @@ FILE, PAGE = RESULTS / "reliability.json", DOCS / "reliability.md"
 COMMAND = "python -m paper.reliability --hostile 100000 --crashes 2000 --rounds 1000"
 _WANTED = {"hostile": 100_000, "crashes": 2_000, "rounds": 1_000}
 _AT_ONCE = 50  # cases between two looks at the clock and at the file
+_MOST_BYTES = 12 << 30  # of addresses, of which torch and its libraries take some by being there
 
 Attack = Callable[[str, int], tuple[str, str]]
 """Runs a case; returns how it ended in a word, and what is wrong with it."""
@@ -108,6 +109,8 @@ def extend(stored: dict[str, Any], group: str, kinds: tuple[str, ...], run: Atta
 def soak(minutes: float, seed: int | None = None) -> int:
     """Run new cases for a while; return how many went wrong, each of which is printed."""
     first = random.Random(seed).randrange(10**6, 10**9)
+    _limit_memory()
+    print(f"cases from {first}", flush=True)
     until, n_run, n_wrong = time.monotonic() + 60 * minutes, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         groups = attacks(Path(folder))
@@ -121,6 +124,14 @@ def soak(minutes: float, seed: int | None = None) -> int:
                         print(f"{kind} {first + n_run - 1}: {problem}", flush=True)
     print(f"{n_run} cases in {minutes:g} minutes, {n_wrong} went wrong")
     return n_wrong
+
+
+def _limit_memory() -> None:
+    """Let a case that takes too much end by itself, with its number, before the system ends all of them without."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # not on every system
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def render(stored: dict[str, Any]) -> None:
