@@ -23,7 +23,7 @@ from hotvae.estimators.trust import CANNOT_TELL, Applicability, PresenceSets
 from hotvae.geo.rasters import Cells, MapGrid, Window
 
 Floats = NDArray[np.float64]
-Probs = NDArray[np.float32]  # half the memory of 64 bits, and still a ten-thousandth of what is stored of them
+Probs = NDArray[np.float32]  # far finer than the steps that are stored, and twice as fast as 64 bits
 
 PROB_SCALE, PROB_NODATA = 0.004, 255
 """A stored 0 to 250 times 0.004 is a probability; 255 is no data."""
