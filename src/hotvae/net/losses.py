@@ -14,20 +14,22 @@ from torch import Tensor
 
 from hotvae.net.latent import Gaussian, aligned_kl
 from hotvae.net.observed import split_observed
-from hotvae.types import Labels, LayerLogits, Logits, PerSample, Probs
+from hotvae.types import Labels, LayerLogits, PerSample, Probs
 
 
-def bce_loss(logits: Logits, labels: Labels) -> PerSample:
+def bce_loss(logits: Float[Tensor, "*layer batch label"], labels: Labels) -> Float[Tensor, "*layer batch"]:
     r"""Binary cross entropy, averaged over the observed labels of each row.
 
     Parameters
     ----------
-    logits, labels : Tensor of shape (batch, label)
-        Scores before the sigmoid; 0, 1 or NaN.
+    logits : Tensor of shape (batch, label), or (layer, batch, label)
+        Scores before the sigmoid; those of several layers together.
+    labels : Tensor of shape (batch, label)
+        0, 1 or NaN.
 
     Returns
     -------
-    Tensor of shape (batch,)
+    Tensor of shape (batch,), or (layer, batch)
 
     Notes
     -----
@@ -40,7 +42,7 @@ def bce_loss(logits: Logits, labels: Labels) -> PerSample:
     0.693147
     """
     filled, observed = split_observed(labels)
-    cell = F.binary_cross_entropy_with_logits(logits, filled, reduction="none") * observed
+    cell = F.binary_cross_entropy_with_logits(logits, filled.expand_as(logits), reduction="none") * observed
     return cell.sum(-1) / observed.sum(-1).clamp(min=1)
 
 
@@ -53,10 +55,7 @@ def intermediate_loss(layer_logits: LayerLogits, labels: Labels) -> PerSample:
     >>> intermediate_loss(torch.zeros(1, 2, 3), torch.ones(2, 3))
     tensor([0., 0.])
     """
-    total = layer_logits.new_zeros(layer_logits.shape[1])
-    for logits in layer_logits[:-1]:
-        total = total + bce_loss(logits, labels)
-    return total
+    return bce_loss(layer_logits[:-1], labels).sum(0)
 
 
 def ranking_loss(probs: Probs, labels: Labels, scale: float = 5.0) -> PerSample:

@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from hotvae.config import MessagesConfig
-from hotvae.net.losses import bce_loss, intermediate_loss
-from hotvae.types import Features, GraphMask, Labels, LayerLogits, Logits, PerSample, Probs
+from hotvae.net.losses import bce_loss
+from hotvae.types import Features, GraphMask, Labels, Logits, PerSample, Probs
 
 # Of what a belief moved by, the share that is passed on when training starts: tanh of this.
 _FIRST_PASSING = 0.5
@@ -172,7 +172,8 @@ class Messages(nn.Module):
             logits = base_logits[..., who] + moved
             yield logits
             if not is_last:
-                passed = torch.where(known > 0, self.passing_known[round_].tanh(), self.passing[round_].tanh())
+                of_unknown, of_known = self.passing[round_].tanh(), self.passing_known[round_].tanh()
+                passed = of_unknown + (of_known - of_unknown) * known  # torch.where of two numbers is slow
                 news = torch.addcmul(first, passed, logits.sigmoid() - probs)
 
     def _hearing(self) -> dict[str, Tensor]:
@@ -219,8 +220,8 @@ class Messages(nn.Module):
         random order, divided by the number of labels.
         """
         given, target = split_labels(labels)
-        rounds: LayerLogits = self(base_logits, features, given)
-        return {"bce": bce_loss(rounds[-1], target), "intermediate": intermediate_loss(rounds, target)}
+        rounds = bce_loss(self(base_logits, features, given), target)
+        return {"bce": rounds[-1], "intermediate": rounds[:-1].sum(0)}
 
     def predict(self, features: Features, base_logits: Logits) -> Probs:
         """Probabilities without given labels: those of the base."""
