@@ -32,6 +32,7 @@ from tests.hostile.judge import judged
 from hotvae.estimators.registry import CLASSIFIERS
 from hotvae.files import write_text
 from paper import DOCS, RESULTS
+from paper.cells import peak_memory
 from paper.runner import provenance
 from paper.summaries import markdown_table, replace_marked
 
@@ -40,6 +41,7 @@ COMMAND = "python -m paper.reliability --hostile 100000 --crashes 2000 --rounds 
 _WANTED = {"hostile": 100_000, "crashes": 2_000, "rounds": 1_000}
 _AT_ONCE = 50  # cases between two looks at the clock and at the file
 _MOST_BYTES = 12 << 30  # of addresses, of which torch and its libraries take some by being there
+_MOST_GROWTH = 1.5  # GB that one case, of a few kilobytes, may add to what the process has ever held
 
 Attack = Callable[[str, int], tuple[str, str]]
 """Runs a case; returns how it ended in a word, and what is wrong with it."""
@@ -117,7 +119,10 @@ def soak(minutes: float, seed: int | None = None) -> int:
         while time.monotonic() < until:
             for _, (kinds, run) in groups.items():
                 for kind in kinds:
+                    before = peak_memory() or 0.0
                     problem = run(kind, first + n_run)[1]
+                    if not problem and (peak_memory() or 0.0) > before + _MOST_GROWTH:
+                        problem = f"took {peak_memory()} GB"  # and was refused for want of more, perhaps
                     n_run += 1
                     if problem:
                         n_wrong += 1

@@ -84,7 +84,7 @@ def test_choice__many_choices__are_all_named():
 
 @pytest.mark.parametrize("value", [(0,), (-2, 3), (1.5,), ("8",), 16, "16", None])
 def test_widths__anything_else__is_refused(value):
-    with pytest.raises(ConfigError, match=r"^decoder_widths must be a tuple of positive whole numbers; got"):
+    with pytest.raises(ConfigError, match=r"^decoder_widths must be a tuple of whole numbers from 1 to 65,536; got"):
         require_widths("decoder_widths", value)
 
 
@@ -113,6 +113,20 @@ def test_net_config__count_of_zero__is_refused_where_something_must_be(name):
         NetConfig(**{name: 0})
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "most"),
+    [
+        *((NetConfig, name, 65536) for name in ("dim", "latent_dim", "n_heads")),
+        *((NetConfig, name, 1000) for name in ("n_layers", "encoder_layers")),
+        *((MessagesConfig, name, 65536) for name in ("n_causes", "hub_width")),
+        (MessagesConfig, "n_rounds", 1000),
+    ],
+)
+def test_sizes__larger_than_anyone_could_mean__are_refused_before_they_take_all_memory(kind, name, most):
+    with pytest.raises(ConfigError, match=f"^{name} must be a whole number of at most {most}; got {most + 1}"):
+        kind(**{name: most + 1})
+
+
 @pytest.mark.parametrize("name", ["encoder_dropout", "decoder_dropout"])
 def test_net_config__dropout__is_a_share(name):
     assert [getattr(NetConfig(**{name: rate}), name) for rate in (0, 0.999)] == [0, 0.999]
@@ -129,7 +143,7 @@ def test_net_config__flag__is_true_or_false(name):
 @pytest.mark.parametrize("name", ["encoder_widths", "label_encoder_widths"])
 def test_net_config__widths__are_kept_as_a_tuple(name):
     assert getattr(NetConfig(**{name: [9, 8]}), name) == (9, 8)
-    with pytest.raises(ConfigError, match=f"^{name} must be a tuple of positive whole numbers; got"):
+    with pytest.raises(ConfigError, match=f"^{name} must be a tuple of whole numbers from 1 to 65,536; got"):
         NetConfig(**{name: (8, 0)})
 
 

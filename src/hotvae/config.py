@@ -46,6 +46,9 @@ def require_count(name: str, value: Any, least: int = 1, most: int | None = None
     return int(value)
 
 
+MOST_LAYERS, MOST_WIDTH = 1000, 2**16
+"""More layers or rounds, or wider ones, are a slip: laying them out would take all the memory there is."""
+
 MOST_SEED = 2**32 - 1
 """The largest seed that all generators of random numbers take."""
 
@@ -101,8 +104,8 @@ def require_choice(name: str, value: Any, choices: Collection[str]) -> str:
 
 def require_widths(name: str, value: Any) -> tuple[int, ...]:
     """Return hidden widths; none is allowed."""
-    whole = isinstance(value, tuple | list) and all(isinstance(w, Integral) and int(w) > 0 for w in value)
-    _require(name, value, whole, "be a tuple of positive whole numbers")
+    whole = isinstance(value, tuple | list) and all(isinstance(w, Integral) and 0 < int(w) <= MOST_WIDTH for w in value)
+    _require(name, value, whole, f"be a tuple of whole numbers from 1 to {MOST_WIDTH:,}")
     return tuple(int(width) for width in value)
 
 
@@ -231,8 +234,10 @@ class NetConfig:
     initial_log_variance: float = -4.0
 
     def __post_init__(self) -> None:
-        for name, least in (("dim", 1), ("n_layers", 1), ("n_heads", 0), ("encoder_layers", 0), ("latent_dim", 0)):
-            object.__setattr__(self, name, require_count(name, getattr(self, name), least))
+        for name, least in (("dim", 1), ("n_heads", 0), ("latent_dim", 0)):
+            object.__setattr__(self, name, require_count(name, getattr(self, name), least, MOST_WIDTH))
+        for name, least in (("n_layers", 1), ("encoder_layers", 0)):
+            object.__setattr__(self, name, require_count(name, getattr(self, name), least, MOST_LAYERS))
         for name in ("encoder_widths", "label_encoder_widths"):
             object.__setattr__(self, name, require_widths(name, getattr(self, name)))
         for name in ("encoder_dropout", "decoder_dropout"):
@@ -291,8 +296,12 @@ class MessagesConfig:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        for name, least in (("n_rounds", 1), ("n_causes", 0), ("hub_width", 0)):
-            require_count(name, getattr(self, name), least)
+        for name, least, most in (
+            ("n_rounds", 1, MOST_LAYERS),
+            ("n_causes", 0, MOST_WIDTH),
+            ("hub_width", 0, MOST_WIDTH),
+        ):
+            require_count(name, getattr(self, name), least, most)
         require_choice("edges", self.edges, get_args(Edges))
         require_share("dropout", self.dropout)
         for name in ("tied", "gated"):

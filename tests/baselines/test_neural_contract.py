@@ -184,7 +184,7 @@ def test_shapes__labels_of_other_rows__are_refused_by_the_network(model, table):
 WRONG = [
     (C2AE, "latent_share", 0, "latent_share must be a number above 0; got 0"),
     (C2AE, "ranking_weight", -1, "ranking_weight must be a number of at least 0; got -1"),
-    (C2AE, "decoder_widths", (0,), r"decoder_widths must be a tuple of positive whole numbers; got \(0,\)"),
+    (C2AE, "decoder_widths", (0,), r"decoder_widths must be a tuple of whole numbers from 1 to 65,536; got \(0,\)"),
     (Seq2Seq, "beam_width", 0, "beam_width must be a whole number of at least 1; got 0"),
     (Seq2Seq, "decoder_dim", 2.5, "decoder_dim must be a whole number of at least 1; got 2.5"),
     (LaMP, "graph", "tree", "graph must be one of 'complete', 'cooccurrence', 'edgeless', 'none', 'prior'; got 'tree'"),
@@ -196,7 +196,7 @@ WRONG = [
     (MPVAE, "kl_weight", "much", "kl_weight must be a number of at least 0; got 'much'"),
     (ProbitJSDM, "mean", "cubic", "mean must be one of 'linear', 'mlp'; got 'cubic'"),
     (ProbitJSDM, "rank", True, "rank must be a whole number of at least 1; got True"),
-    (ProbitJSDM, "encoder_widths", "wide", "encoder_widths must be a tuple of positive whole numbers"),
+    (ProbitJSDM, "encoder_widths", "wide", "encoder_widths must be a tuple of whole numbers from 1 to 65,536"),
 ]
 
 

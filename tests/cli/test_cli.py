@@ -83,6 +83,18 @@ def test_unexpected_exception__is_not_hidden(folder, monkeypatch):
         main(["info", str(folder / "model")])
 
 
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory"), RuntimeError("CUDA out of memory.")],
+)
+def test_memory__that_there_is_none_of__is_one_sentence(folder, monkeypatch, fails, error):
+    def large(*stored):
+        raise error
+
+    monkeypatch.setattr("hotvae.jobs.info.model_of_folder", large)
+    assert "data must fit into memory; got more than there is." in fails("info", folder / "model")
+
+
 def test_warnings__repeated__are_shown_once_and_filters_are_given_back(folder, monkeypatch, run):
     import warnings
 

@@ -339,11 +339,14 @@ def test_predict__terminal_that_knows_ascii_only__still_says_what_was_written(sh
         ("evaluate", "{ridge}", "{sites}", "--ecology", "gomes", "--draws", str(10**9)),
         ("predict", "{ridge}", "{sites}", "--out", "p.csv", "--list", "f1", "--draws", str(10**9)),
         ("explain", "{ridge}", "{sites}", "--out", "x", "--seed", str(10**30)),
+        ("train", "{sites}", *READ, "--recipe", "network", "--layers", str(2**31), "--out", "m"),
+        ("train", "{sites}", *READ, "--recipe", "network", "--dim", str(2**31), "--out", "m"),
     ],
 )
 def test_command__number_beyond_all_use__is_refused(shop, refused, words):
     places = {"ridge": shop.good / "ridge", "sites": shop.good / "sites.csv"}
-    most = "4294967295" if "--seed" in words else "1000000"
+    limits = {"--seed": 4294967295, "--layers": 1000, "--dim": 65536}
+    most = str(next((limit for word, limit in limits.items() if word in words), 1000000))
     assert most in refused(*(word.format(**places) for word in words))
 
 
@@ -464,11 +467,12 @@ def test_model__described_by_a_liar__is_refused(shop, refused, tmp_path):
     ("name", "change"),
     [
         ("network", lambda config: config["history"].update(records=2**63)),
+        ("network", lambda config: config["params"].update(encoder_widths=[65536] * 9)),
         ("ridge", lambda config: config["extra"]["coordinates"].append("lat")),
         ("ridge", lambda config: config["features"].update(is_sparse=True)),
         ("ridge", lambda config: config.update(feature_names_in=None)),
     ],
-    ids=["history", "three coordinates", "sparse categories", "no names"],
+    ids=["history", "150 GB of weights", "three coordinates", "sparse categories", "no names"],
 )
 def test_model__parts_at_odds__is_refused_when_it_is_used(shop, refused, tmp_path, name, change):
     import shutil

@@ -19,6 +19,8 @@ from hotvae.net.encoders import encode
 from hotvae.net.latent import Gaussian, token_mean
 from hotvae.types import Labels, Logits, PerSample, Probs
 
+_MOST_BEAMS = 1000
+
 
 @dataclass(frozen=True)
 class Beam:
@@ -251,7 +253,7 @@ class Seq2Seq(RememberingNetwork):
             n_labels,
             config.dim,
             require_count("decoder_dim", self.decoder_dim),
-            require_count("beam_width", self.beam_width),
+            require_count("beam_width", self.beam_width, most=_MOST_BEAMS),
             config.decoder_dropout,
             initial_logits,
             self._has_base(),

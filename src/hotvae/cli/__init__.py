@@ -70,6 +70,9 @@ def _hotvae(
         print(context.get_help())
 
 
+# What torch says in a RuntimeError, on a processor and on a graphics card.
+_NO_MEMORY = ("can't allocate memory", "out of memory")
+
 # In the order of the help.
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
@@ -117,7 +120,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(problem.format_message())  # type: ignore[attr-defined]  # every click exception has it
     except HotVAEError as error:
         return _fail(str(error))
-    except MemoryError:
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not any(words in str(error) for words in _NO_MEMORY):
+            raise
         return _fail("data must fit into memory; got more than there is. Use fewer rows or columns, or more memory.")
     except BrokenPipeError:  # whoever read along, such as head, has seen enough
         _forget_output()

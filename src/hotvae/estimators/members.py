@@ -23,6 +23,7 @@ from hotvae.estimators.ridge_base import ridge_logits
 from hotvae.estimators.trees import Trees
 from hotvae.features import Rows
 from hotvae.net.direct import DirectNet
+from hotvae.net.stored import with_weights
 from hotvae.training.loop import fit_network
 from hotvae.training.prediction import owned_randomness, predict_network, torch_threads
 from hotvae.training.settings import Training
@@ -193,9 +194,7 @@ class NetworkMember:
         # The read-out is the last layer, whatever the order in which a file lists its tensors.
         last = max(int(name.split(".")[1]) for name in tensors if name.startswith("layers."))
         n_in, n_out = tensors["layers.0.weight"].shape[1], tensors[f"layers.{last}.weight"].shape[0]
-        network = DirectNet(n_in, n_out, **candidate.settings)
-        network.load_state_dict(dict(tensors))
-        return cls(network.eval(), n_epochs)
+        return cls(with_weights(lambda: DirectNet(n_in, n_out, **candidate.settings), tensors), n_epochs)
 
     def logits(self, features: Any) -> NDArray[Any]:
         """Return logits of shape (n_rows, n_labels)."""

@@ -24,6 +24,7 @@ from hotvae.features import TRANSFORMERS, Rows, RowTransformer
 from hotvae.features.transformer import OtherTransformer
 from hotvae.net.encoders import encode, make_encoder
 from hotvae.net.latent import token_mean
+from hotvae.net.stored import with_weights
 from hotvae.training.loop import History, fit_network
 from hotvae.training.prediction import owned_randomness, predict_network, torch_threads
 from hotvae.training.settings import WHERE, Training
@@ -353,10 +354,8 @@ class NetworkClassifier(TransformerMixin, LabelClassifier):
             raise ValueError(f"history must be a list of epochs; got {type(records).__name__}")
         graph = tensors.get("decoder.graph")
         self.graph_ = None if graph is None else graph.numpy()
-        with owned_randomness(0, 0):  # the random starting weights are overwritten below
-            self.network_ = self._make_network(None)
-        self.network_.load_state_dict({name: tensors[name] for name in tensors if not name.startswith(_BASE)})
-        self.network_.eval()
+        own = {name: tensors[name] for name in tensors if not name.startswith(_BASE)}
+        self.network_ = with_weights(lambda: self._make_network(None), own)
         self.base_ = (tensors[f"{_BASE}weights"], tensors[f"{_BASE}intercepts"]) if self._has_base() else None
 
     def __sklearn_tags__(self) -> Any:

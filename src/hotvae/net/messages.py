@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from hotvae.config import MessagesConfig
 from hotvae.net.losses import bce_loss
+from hotvae.net.stored import with_weights
 from hotvae.types import Features, GraphMask, Labels, Logits, PerSample, Probs
 
 # Of what a belief moved by, the share that is passed on when training starts: tanh of this.
@@ -92,9 +93,7 @@ class Messages(nn.Module):
     def from_state(cls, config: MessagesConfig, n_labels: int, state: Mapping[str, Tensor]) -> "Messages":
         """Rebuild messages from their ``state_dict``, ready for predictions."""
         gates = [weight.shape[1] for name, weight in state.items() if name.endswith("_gate.weight")]
-        messages = cls(n_labels, gates[0] if gates else 1, config)
-        messages.load_state_dict(dict(state))
-        return messages.eval()
+        return with_weights(lambda: cls(n_labels, gates[0] if gates else 1, config), state)
 
     def forward(
         self, base_logits: Logits, features: Features, given: Float[Tensor, "*draw batch label"]

@@ -1,13 +1,18 @@
 """Workbooks: a sheet of an ``.xlsx`` file as a table. Needs openpyxl, of the extra ``geo``."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from pandas.io.parsers import TextParser  # type: ignore[attr-defined]  # the stubs lack it
 
 from hotvae.config import require_module
 from hotvae.data.dataset import close_names
 from hotvae.data.formats.foreign import check_archive
 from hotvae.errors import DataError, listed, option
+
+# What the standard of workbooks allows. A larger number of a row is damage, and all rows up to it would be made.
+_MOST_ROWS = 1_048_576
 
 
 def read_sheet(path: Path, sheet: str | None = None) -> pd.DataFrame:
@@ -34,14 +39,44 @@ def read_sheet(path: Path, sheet: str | None = None) -> pd.DataFrame:
         check_archive(file, path)
     book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     try:
-        names = [str(name) for name in book.sheetnames]
+        chosen = chosen_part([str(part.title) for part in book.worksheets], sheet, "sheet", path)
+        rows = _rows(book[chosen], path)
     finally:
         book.close()
-    chosen = chosen_part(names, sheet, "sheet", path)
-    frame = pd.read_excel(path, sheet_name=chosen, engine="openpyxl")
+    if not rows:
+        return pd.DataFrame()
+    frame: pd.DataFrame = TextParser(rows, header=0).read()  # what pandas makes of cells, numbers, gaps and names
     frame = frame.dropna(how="all")
     empty = [name for name in frame.columns if str(name).startswith("Unnamed: ") and bool(frame[name].isna().all())]
     return frame.drop(columns=empty).reset_index(drop=True)
+
+
+def _rows(sheet: Any, path: Path) -> list[list[Any]]:
+    """Read the rows that have a cell, all of one width."""
+    sheet.reset_dimensions()  # what a file says of its size may be wrong
+    rows = []
+    for number, cells in enumerate(sheet.rows, 1):
+        if number > _MOST_ROWS:
+            raise DataError(
+                f"sheet must have at most {_MOST_ROWS:,} rows; got one beyond them ({path.name}, {sheet.title!r}). "
+                "Save the workbook anew, or take CSV or Parquet for a longer table."
+            )
+        values = [_value(cell) for cell in cells]
+        if any(value != "" for value in values):
+            rows.append(values)
+    width = max(map(len, rows), default=0)
+    return [values + [""] * (width - len(values)) for values in rows]
+
+
+def _value(cell: Any) -> Any:
+    """Return what a cell says; a whole number as such, and nothing for a formula that failed."""
+    if cell.value is None:
+        return ""
+    if cell.data_type == "e":
+        return float("nan")
+    if cell.data_type == "n" and isinstance(cell.value, float) and cell.value.is_integer():
+        return int(cell.value)
+    return cell.value
 
 
 def chosen_part(names: list[str], wanted: str | None, what: str, path: Path) -> str:
