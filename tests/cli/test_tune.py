@@ -1,6 +1,7 @@
 """``hotvae tune``: on a table, anywhere; what it prints can be pasted; mistakes are one line."""
 
 import inspect
+import os
 import re
 import shlex
 
@@ -61,6 +62,7 @@ def test_tune__on_a_table__writes_settings_and_the_command_it_prints_trains_with
 
 @pytest.mark.slow
 @pytest.mark.data
+@pytest.mark.skipif("HOTVAE_DATA_DIR" not in os.environ, reason="HOTVAE_DATA_DIR is not set")
 def test_tune__named_set_outside_a_checkout__works(tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, err = run("tune", "--data", "yeast", "--model", "mlknn", "--trials", "1", "--quiet", "--out", "y.toml")

@@ -87,6 +87,7 @@ class Workshop:
                 "sites.csv",
                 (*READ, "--model", "plain", "--epochs", "1", "--quiet", "--set", "encoder_widths=[4]"),
             ),
+            ("default", "sites.csv", (*READ, "--effort", "quick", "--quiet")),
             ("arrays", "sites.npz", QUICK),
             ("sparse", "sparse.npz", QUICK),
         ):
@@ -372,7 +373,7 @@ def _options(shop: Workshop, random_: random.Random) -> Case:
 
 def _model(shop: Workshop, random_: random.Random) -> Case:
     """Damage a model folder: files as they are, or a config that a liar has sealed anew."""
-    source = shop.good / random_.choice(("prevalence", "ridge", "network", "arrays"))
+    source = shop.good / random_.choice(("prevalence", "ridge", "network", "arrays", "default", "default"))
     folder = shop.bench / "bad"
     shutil.copytree(source, folder)
     name = random_.choice((CONFIG_FILE, WEIGHTS_FILE, MANIFEST_FILE))
@@ -390,6 +391,8 @@ def _model(shop: Workshop, random_: random.Random) -> Case:
             seal(folder)
     if random_.random() < 0.25:
         return Case(["info", str(folder)])
+    if source.name == "default" and random_.random() < 0.3:
+        return shop.predict(folder, shop.file("sites.csv"), "--given", shop.file("given.csv"))
     table = "sites.npz" if source.name == "arrays" else "sites.csv"
     return shop.predict(folder, shop.file(table), *(("--threshold", "0.5") if random_.random() < 0.2 else ()))
 

@@ -468,11 +468,23 @@ def test_model__described_by_a_liar__is_refused(shop, refused, tmp_path):
     [
         ("network", lambda config: config["history"].update(records=2**63)),
         ("network", lambda config: config["params"].update(encoder_widths=[65536] * 9)),
+        ("default", lambda config: config["features"]["feature_names"].__setitem__(0, 7)),
+        ("default", lambda config: config["members"][0].update(form="other")),
+        ("default", lambda config: config["forms"]["places"]["had_missing"].__setitem__(0, True)),
         ("ridge", lambda config: config["extra"]["coordinates"].append("lat")),
         ("ridge", lambda config: config["features"].update(is_sparse=True)),
         ("ridge", lambda config: config.update(feature_names_in=None)),
     ],
-    ids=["history", "150 GB of weights", "three coordinates", "sparse categories", "no names"],
+    ids=[
+        "history",
+        "150 GB of weights",
+        "number for a name",
+        "unknown form",
+        "wider form",
+        "three coordinates",
+        "sparse categories",
+        "no names",
+    ],
 )
 def test_model__parts_at_odds__is_refused_when_it_is_used(shop, refused, tmp_path, name, change):
     import shutil

@@ -6,6 +6,7 @@ which is given one, have in common: they differ in who is stacked.
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from torch import Tensor, from_numpy
 
 from hotvae.config import require_choice
 from hotvae.data.dataset import Dataset
-from hotvae.errors import ConfigError, DataError, ModelError
+from hotvae.errors import ConfigError, DataError, DataWarning, ModelError
 from hotvae.estimators.base import LabelClassifier, named_tables
 from hotvae.estimators.folds import deal_folds
 from hotvae.estimators.joint_law import JointLaw, LawCandidate
@@ -505,6 +506,29 @@ class StackedClassifier(LabelClassifier):
         if config.get("trust") is not None:  # models of before it do without
             arrays = {n.removeprefix("trust."): t.numpy() for n, t in tensors.items() if n.startswith("trust.")}
             self.trust_ = Trust.from_parts(config["trust"], arrays, self.n_labels_)
+        self._try()
+
+    def _try(self) -> None:
+        """Predict a row of which nothing is known: parts that are at odds fail here, not midway through a table."""
+        plan, width = self.features_, len(self.features_.feature_names_in)
+        blank: Any = np.full((1, width), np.nan)
+        if plan.is_column:
+            blank = np.array(["C"], dtype=object)  # a text, and a molecule
+        elif plan.is_sparse:
+            blank = sparse.csr_array((1, width))
+        elif isinstance(plan, ColumnPlan):
+            blank = pd.DataFrame(blank, columns=list(plan.feature_names_in))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # that its values are missing
+            row = plan.transform(blank)
+            logits, gates = self._base(row)
+            found: NDArray[Any] = logits
+            if self.law_ is not None:
+                found = self.law_.logits(logits, gates, np.zeros_like(logits))
+            if self.trust_ is not None and self.trust_.area is not None:
+                self.trust_.area.judge(row)
+        if found.shape != (1, self.n_labels_) or not np.isfinite(found).all():
+            raise ValueError(f"members must give {self.n_labels_} finite numbers for a row")
 
 
 def _say_nothing(line: str) -> None:

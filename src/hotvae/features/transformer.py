@@ -104,6 +104,8 @@ class RowTransformer(TransformerMixin, BaseEstimator):
             restored = cls(**{name: state[name] for name in cls._get_param_names()})
             restored.check_parameters()
             restored.feature_names_in = tuple(state["feature_names"])
+            if not all(isinstance(name, str) for name in restored.feature_names_in):
+                raise TypeError("names of columns must be texts")
             restored._restore(state)
         except ModelError:
             raise
