@@ -60,10 +60,13 @@ class Case:
         Of the command line.
     out : Path or None
         What it would write.
+    kept : str
+        What may stay for the next run after a refusal.
     """
 
     arguments: list[str]
     out: Path | None = None
+    kept: str = ""
 
 
 class Workshop:
@@ -93,6 +96,10 @@ class Workshop:
         ):
             assert main(["train", str(self.good / table), *options, "--out", str(self.good / name)]) == 0
         self.content = {path.name: path.read_bytes() for path in self.good.iterdir() if path.is_file()}
+        words = ("--bbox", "103.6,1.18,104.06,1.48", "--checklists", "60", "--species", "3")
+        assert main(["ebird", "example", str(self.good / "ebird"), *words]) == 0
+        self.ebird = tuple(sorted(path.name for path in (self.good / "ebird").glob("*.txt")))
+        self.content |= {name: (self.good / "ebird" / name).read_bytes() for name in self.ebird}
 
     def _tables(self) -> None:
         draw = np.random.default_rng(5)
@@ -419,6 +426,15 @@ def _land(shop: Workshop, random_: random.Random) -> Case:
     return Case(["annotate", table, "--coordinates", "lon,lat", "--radius", radius, *named, "--out", str(out)], out)
 
 
+def _ebird(shop: Workshop, random_: random.Random) -> Case:
+    """Prepare eBird's two files, one of them damaged."""
+    bad = random_.choice(shop.ebird)
+    paths = [shop.damaged(name, random_) if name == bad else shop.put(name, shop.content[name]) for name in shop.ebird]
+    out = shop.bench / "checklists.parquet"
+    # Too few detections: the reading of files of many gigabytes stays for the next try.
+    return Case(["ebird", "prepare", *paths, "--out", str(out)], out, f".{out.name}.work")
+
+
 KINDS: dict[str, Callable[[Workshop, random.Random], Case]] = {
     "table to train on": _trained_table,
     "table to predict": _predicted_table,
@@ -428,5 +444,6 @@ KINDS: dict[str, Callable[[Workshop, random.Random], Case]] = {
     "options": _options,
     "model": _model,
     "land": _land,
+    "eBird": _ebird,
 }
 """What is attacked."""

@@ -49,7 +49,7 @@ def judged(case: Case) -> tuple[int | None, str]:
     left = set() if case.out is None else {entry.name for entry in case.out.parent.iterdir()} - before
     if code == 0:
         return code, _whole(case) or _litter(case, left)
-    return code, _refusal(code, told.getvalue().splitlines(), left)
+    return code, _refusal(code, told.getvalue().splitlines(), left - {case.kept})
 
 
 def _refusal(code: int, lines: list[str], left: set[str]) -> str:
@@ -88,7 +88,7 @@ def _whole(case: Case) -> str:
         table = read_frame(case.out)
     except HotVAEError as error:
         return f"a table that cannot be read again: {error}"
-    if case.arguments[0] in ("annotate", "grid"):
+    if case.arguments[0] in ("annotate", "grid", "ebird"):
         return "" if len(table) else "a table without rows"
     probs = table[[name for name in table if name not in ("site", "row", "lon", "lat")]]
     values = probs.to_numpy(dtype=float)
