@@ -377,7 +377,9 @@ class Recipe:
         entries = [Entry(**entry) for entry in state["entries"]]
         names = ("columns", "folds", "log_loss", "together", "rows")
         told = {name: state[name] for name in names if name in state}  # models of before had no rows to tell of
-        return cls(plan=Plan(**state["plan"]), entries=entries, **told)
+        recipe = cls(plan=Plan(**state["plan"]), entries=entries, **told)
+        recipe.lines()  # one that cannot be told fails here, where it is read
+        return recipe
 
 
 Helpers = Callable[["Workshop", Callable[..., Any], Sequence[tuple[Any, ...]]], list[dict[str, float]]]
