@@ -264,7 +264,7 @@ def learn_law(settings: Mapping[str, Any], train: OutOfFold) -> JointLaw:
 
 def _changed(candidate: LawCandidate, change: Mapping[str, Any]) -> LawCandidate:
     """Change how labels speak; labels without edges of their own get none."""
-    has_edges = candidate.config.edges == "signed"
+    has_edges = candidate.config.edges == "shared"
     own = {name: value for name, value in change.items() if name != "edges" or has_edges}
     return replace(candidate, config=replace(candidate.config, **own))
 
@@ -367,10 +367,11 @@ def measure_rival(cell: Cell) -> Measured:
 
 
 def _lists(draws: NDArray[Any] | None, probs: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Best lists of each row: from draws where labels go together, else exactly."""
+    """Best lists of each row: where labels go together from draws and from each label's probability, else exactly."""
     if draws is None:
         return {"f1": f1_independent(probs), "jaccard": jaccard_independent(probs), "subset": likely(probs)}
-    return {"f1": f1_of_draws(draws), "jaccard": jaccard_of_draws(draws), "subset": most_frequent(draws)}
+    drawn = {"f1": f1_of_draws(draws, probs=probs), "jaccard": jaccard_of_draws(draws, probs=probs)}
+    return drawn | {"subset": most_frequent(draws)}
 
 
 def _measured(

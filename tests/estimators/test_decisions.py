@@ -91,6 +91,34 @@ def test_jaccard_of_draws__any_joint_law__not_behind_any_draw_or_any_prefix(coun
     assert worth(jaccard, found, weights, empty) == pytest.approx(max(rivals), abs=1e-12)
 
 
+@given(counts=COUNTS, empty=EMPTY)
+@settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("decide", [decisions.f1_of_draws, decisions.jaccard_of_draws])
+def test_draws_and_probabilities_that_are_their_shares__decide_as_the_draws_alone(decide, counts, empty):
+    draws = as_draws(counts)
+    found, alone = (decide(draws, empty, probs)[0].astype(int) for probs in (draws.mean(axis=0), None))
+    measure, weights = (f1 if decide is decisions.f1_of_draws else jaccard), counts / counts.sum()
+    assert worth(measure, found, weights, empty) == pytest.approx(worth(measure, alone, weights, empty), abs=1e-12)
+
+
+def test_f1_of_draws__few_draws_and_probabilities__as_good_as_all_sets_there_are():
+    """Labels that go together in two groups; what 60 draws tell of single labels is mostly chance."""
+    random = np.random.default_rng(0)
+    rate, mood = random.uniform(0.02, 0.4, (40, 30)), random.choice([0.3, 1.7], (8_000, 40, 1))
+    many = random.random((8_000, 40, 30)) < rate * mood
+    probs = many.mean(axis=0)
+
+    def mean_f1(lists):
+        both = (many & lists).sum(axis=2)
+        return (2 * both / np.maximum(many.sum(axis=2) + lists.sum(axis=1), 1)).mean()
+
+    best, independent = mean_f1(decisions.f1_of_draws(many[:4000], 1, probs)), decisions.f1_independent(probs)
+    with_probs, alone = (mean_f1(decisions.f1_of_draws(many[:60], 1, told)) for told in (probs, None))
+    assert best - 0.002 < with_probs
+    assert alone < with_probs - 0.005
+    assert mean_f1(independent) < best  # that labels go together counts
+
+
 def test_empty_set__mostly_nothing_there__is_chosen_only_if_it_counts():
     probs = np.array([[0.15, 0.2]])
     assert decisions.f1_independent(probs, 1).tolist() == [[False, False]]

@@ -109,13 +109,23 @@ def test_softmax__untrained_or_nothing_known__says_nothing():
 
 
 def test_change__of_what_is_tried__in_one_way():
-    signed = LawCandidate(joint_cells.MessagesConfig(edges="signed", hub_width=8))
+    shared = LawCandidate(joint_cells.MessagesConfig(edges="shared", hub_width=8))
     none = LawCandidate(joint_cells.MessagesConfig(edges="none"))
-    change = {"n_rounds": 3, "edges": "shared", "hub_width": 0}
-    assert joint_cells._changed(signed, change).config == replace(
-        signed.config, n_rounds=3, edges="shared", hub_width=0
+    change = {"n_rounds": 3, "edges": "signed", "hub_width": 0}
+    assert joint_cells._changed(shared, change).config == replace(
+        shared.config, n_rounds=3, edges="signed", hub_width=0
     )
     assert joint_cells._changed(none, change).config == replace(none.config, n_rounds=3)
+
+
+def test_ablations__each__changes_what_is_tried_or_how_it_is_learned():
+    usual = joint_cells.default_candidates(20_000, 50)
+    full, *lesser = joint.ABLATIONS
+    tried = [joint_cells._changed(candidate, full.settings["change"]) for candidate in usual]
+    for variant in lesser:
+        settings = variant.settings
+        others = [joint_cells._changed(candidate, settings["change"]) for candidate in usual]
+        assert others != tried or settings.get("constant") or settings.get("softmax"), variant.name
 
 
 @pytest.mark.parametrize("name", ["probit", "chains", "extra_trees"])

@@ -553,8 +553,10 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
             for start in range(0, len(lists), size):
                 rows = slice(start, start + size)
                 part = None if known is None else known[rows]
-                draws = self._draws_of_rows(take(features, np.arange(len(lists))[rows]), part, int(n_draws))
-                lists[rows] = _DRAWN[objective](draws, empty)
+                some = take(features, np.arange(len(lists))[rows])
+                draws = self._draws_of_rows(some, part, int(n_draws))
+                probs = self._probs(some) if part is None else self._given_some(some, part)
+                lists[rows] = _DRAWN[objective](draws, empty, probs)
             return lists
         if known is None:
             probs = self._probs(features)
@@ -804,7 +806,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
 _DRAWN: dict[str, Any] = {
     "f1": decisions.f1_of_draws,
     "jaccard": decisions.jaccard_of_draws,
-    "subset": lambda draws, empty: decisions.most_frequent(draws),
+    "subset": lambda draws, empty, probs: decisions.most_frequent(draws),
 }
 _INDEPENDENT: dict[str, Any] = {
     "hamming": lambda probs, empty: decisions.likely(probs),

@@ -10,9 +10,12 @@ decisions are exact:
 
 For labels that go together, ``f1`` is the exact maximiser for the draws that it is given (Dembczyński et al. 2011):
 with :math:`P_{is}` the share of draws that have label i and s labels in all, the best list of k labels has those with
-the largest :math:`\sum_s 2 P_{is} / (s + k)`. No such way is known for ``jaccard``: it takes the best of the k
-likeliest labels, for every k, and of the draws themselves. ``subset`` follows the chain rule of a law with a beam, or
-takes the most frequent draw where there is no law to follow.
+the largest :math:`\sum_s 2 P_{is} / (s + k)`. A hundred draws tell two labels of 10 and 13 % badly apart. Where the
+probability :math:`p_i` of each label is known, draws say only how a label and the number s go together:
+:math:`\operatorname{cov}(y_i, 2 / (s + k)) + p_i \, E[2 / (s + k)]` stands for that sum, the same with all draws there
+are, and far less noisy with a few. No exact way is known for ``jaccard``: it takes the best of the k likeliest labels,
+for every k, and of the draws themselves. ``subset`` follows the chain rule of a law with a beam, or takes the most
+frequent draw where there is no law to follow.
 
 ``empty`` is what an empty list is worth where no label is present: 1, or 0.
 """
@@ -165,7 +168,7 @@ def _prefix_values(ranked: NDArray[np.float64], empty: float, is_f1: bool) -> ND
 # --- draws ---------------------------------------------------------------------------------------------------
 
 
-def f1_of_draws(draws: NDArray[Any], empty: float = 1) -> Lists:
+def f1_of_draws(draws: NDArray[Any], empty: float = 1, probs: Floats | None = None) -> Lists:
     """Find the list with the greatest mean F1 over draws of whole label sets; exact for these draws.
 
     Parameters
@@ -174,6 +177,8 @@ def f1_of_draws(draws: NDArray[Any], empty: float = 1) -> Lists:
         0 and 1.
     empty : {1, 0}
         What an empty list is worth where no label is present.
+    probs : ndarray of shape (n_rows, n_labels), optional
+        Probability of each label in the law of the draws; the shares among the draws then tell less by chance.
 
     Returns
     -------
@@ -196,6 +201,10 @@ def f1_of_draws(draws: NDArray[Any], empty: float = 1) -> Lists:
         n_used = max(1, int(some.any(axis=2).sum(axis=1).max()))
         weights = 2 / (sizes[:, :, None] + np.arange(1, n_used + 1))  # (row, draw, k)
         gains = some @ weights / n_draws  # (row, label, k)
+        if probs is not None:
+            surplus = np.asarray(probs[rows], dtype=np.float64) - some.mean(axis=2)
+            most = weights.mean(axis=1)[:, None]
+            gains = np.clip(gains + surplus[:, :, None] * most, 0, most)
         order = np.argsort(-gains, axis=1, kind="stable")
         ranked = np.take_along_axis(gains, order, axis=1).cumsum(axis=1)
         places = np.arange(n_used)
@@ -206,15 +215,15 @@ def f1_of_draws(draws: NDArray[Any], empty: float = 1) -> Lists:
     return lists
 
 
-def jaccard_of_draws(draws: NDArray[Any], empty: float = 1) -> Lists:
+def jaccard_of_draws(draws: NDArray[Any], empty: float = 1, probs: Floats | None = None) -> Lists:
     """Find a list with a great mean Jaccard index over draws: the best of the k likeliest labels and of the draws.
 
     No fast way to the very best list is known; this one is at least as good as every draw and every such prefix.
 
     Parameters
     ----------
-    draws, empty
-        As in :func:`f1_of_draws`.
+    draws, empty, probs
+        As in :func:`f1_of_draws`; ``probs`` say which labels are the likeliest.
 
     Returns
     -------
@@ -231,7 +240,7 @@ def jaccard_of_draws(draws: NDArray[Any], empty: float = 1) -> Lists:
     for rows in _slices(n_rows, 4 * n_draws * (n_labels + n_draws)):
         some = draws[:, rows].transpose(1, 0, 2).astype(np.float64)  # (row, draw, label)
         sizes = some.sum(axis=2)
-        order = np.argsort(-some.mean(axis=1), axis=1, kind="stable")
+        order = np.argsort(-(some.mean(axis=1) if probs is None else probs[rows]), axis=1, kind="stable")
         hits = np.take_along_axis(some, order[:, None, :], axis=2).cumsum(axis=2)  # of the first 1, 2, ... labels
         prefixes = _jaccard(hits, np.arange(1, n_labels + 1) + sizes[:, :, None] - hits, empty).mean(axis=1)
         prefixes = np.column_stack([empty * (sizes == 0).mean(axis=1), prefixes])
