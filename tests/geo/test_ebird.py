@@ -530,6 +530,26 @@ def test_prepare__filters_that_leave_nothing__say_so(pair, tmp_path):
         prepare(pair.ebd, pair.sampling, tmp_path / "c.csv")
 
 
+def test_prepare__places_beyond_the_earth__have_no_coordinates_and_are_counted(pair, tmp_path):
+    """They have no time zone either; looking for one ended in a traceback."""
+    odd = {"LATITUDE": ("413.5", "1.3", "nan"), "LONGITUDE": ("103.8", "-1e30", "103.8")}
+    files, gone = [], None
+    for path in (pair.sampling, pair.ebd):
+        table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
+        gone = table["SAMPLING EVENT IDENTIFIER"].head(3).tolist() if gone is None else gone
+        for column, values in odd.items():
+            new = table["SAMPLING EVENT IDENTIFIER"].map(dict(zip(gone, values, strict=True)))
+            table[column] = new.fillna(table[column])
+        table.to_csv(tmp_path / path.name, sep="\t", index=False)
+        files.append(tmp_path / path.name)
+    found = prepare(files[1], files[0], tmp_path / "c.parquet", filters=Filters())
+    steps = found.audit[found.audit["table"] == "checklists"].set_index("step")["lost"]
+    assert steps["has coordinates"] == 3
+    kept = set(pd.read_parquet(tmp_path / "c.parquet")["checklist_id"])
+    assert kept
+    assert kept.isdisjoint(gone)
+
+
 @pytest.mark.parametrize(
     ("filters", "message"),
     [

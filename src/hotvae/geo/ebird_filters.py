@@ -88,7 +88,7 @@ class Filters:
 
     def conditions(self) -> dict[str, str]:
         """Return what each filter demands of a line: a name for the audit, and SQL of the fields' names."""
-        found: dict[str, str] = {"has coordinates": "latitude IS NOT NULL AND longitude IS NOT NULL"}
+        found: dict[str, str] = {"has coordinates": "abs(latitude) <= 90 AND abs(longitude) <= 180"}
         if self.regions:
             codes = ", ".join(quoted(region.upper().rstrip("-")) for region in self.regions)
             places = " OR ".join(f"rtrim(upper({field}), '-') IN ({codes})" for field in ("country", "state", "county"))
