@@ -7,7 +7,6 @@ protocol, whose thresholds come from test rows, is stored under its own name.
 from __future__ import annotations
 
 import re
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -35,6 +34,7 @@ from hotvae.features.molecules import ElementPresence
 from hotvae.features.text import BagOfWords
 from hotvae.jobs.settings import ALIASES, read_settings, train_settings
 from hotvae.metrics import MEASURES, all_measures, richness_coverage, site_pairs
+from hotvae.training.progress import peak_memory
 from paper.experiments import PAPER_MODEL, PARTS, TUNED, Cell
 from paper.presets import COORDINATES, PRESET_OF, read_preset
 from paper.runner import versions
@@ -447,19 +447,3 @@ def timed(work: Callable[[], Result]) -> tuple[Result, dict[str, float]]:
     cpu, wall = time.process_time(), time.perf_counter()
     result = work()
     return result, {"cpu": round(time.process_time() - cpu, 3), "wall": round(time.perf_counter() - wall, 3)}
-
-
-def peak_memory() -> float | None:
-    """Return the most memory this process has held, in GB; None where the system does not tell.
-
-    Examples
-    --------
-    >>> peak_memory() is None or peak_memory() > 0
-    True
-    """
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9, 3)

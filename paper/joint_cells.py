@@ -48,9 +48,10 @@ from hotvae.estimators.registry import find_classifier
 from hotvae.estimators.stacked import OutOfFold, StackedClassifier
 from hotvae.metrics.joint import JointScores, joint_scores
 from hotvae.net.messages import Messages
+from hotvae.training.progress import peak_memory
 from hotvae.training.settings import Training
 from hotvae.types import GraphMask
-from paper.cells import Measured, Parts, _fit, _model, peak_memory, read_parts, recipe_of, timed
+from paper.cells import Measured, Parts, _fit, _model, read_parts, recipe_of, timed
 from paper.experiments import Cell
 from paper.runner import versions
 from paper.worker import main as work

@@ -31,8 +31,8 @@ from tests.hostile.judge import judged
 
 from hotvae.estimators.registry import CLASSIFIERS
 from hotvae.files import write_text
+from hotvae.training.progress import peak_memory
 from paper import DOCS, RESULTS
-from paper.cells import peak_memory
 from paper.runner import provenance
 from paper.summaries import markdown_table, replace_marked
 

@@ -174,6 +174,8 @@ def _take_roles(roles: "TableRoles", told: list["TableRoles"], silent: bool) -> 
 
 
 def _summary(run: "TrainRun", settings: TrainSettings, table: Path | None) -> dict[str, Any]:
+    from hotvae.training.progress import peak_memory
+
     history, recipe = getattr(run.model, "history_", None), getattr(run.model, "recipe_", None)
     return {
         "model": settings.out,
@@ -191,20 +193,10 @@ def _summary(run: "TrainRun", settings: TrainSettings, table: Path | None) -> di
         "stopped": None if history is None else history.stopped,
         "resumed": run.resumed,
         "seconds": round(run.seconds, 3),
-        "peak_memory_gb": _peak_memory(),
+        "peak_memory_gb": peak_memory(),
         "validation": run.validation,
         "test": run.test,
     }
-
-
-def _peak_memory() -> float | None:
-    """Return the most memory the process has held so far, in GB; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9, 3)
 
 
 def _print_training(summary: Mapping[str, Any], title: str, table: Path | None) -> None:

@@ -209,3 +209,19 @@ def make_progress(style: Style, title: str) -> Progress:
     if style == "auto":
         style = "bar" if sys.stderr.isatty() else "lines"
     return {"bar": Bar, "lines": Lines}[style](title) if style != "silent" else Silent()
+
+
+def peak_memory() -> float | None:
+    """Return the most memory this process has held so far, in GB; None where the system does not tell.
+
+    Examples
+    --------
+    >>> peak_memory() is None or peak_memory() > 0
+    True
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9, 3)
