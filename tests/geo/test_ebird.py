@@ -530,6 +530,16 @@ def test_prepare__filters_that_leave_nothing__say_so(pair, tmp_path):
         prepare(pair.ebd, pair.sampling, tmp_path / "c.csv")
 
 
+@pytest.mark.parametrize("character", ["\0", "\x0b", "\x85"])
+def test_prepare__name_with_a_control_character__is_refused_and_nothing_is_written(pair, tmp_path, character):
+    table = pd.read_csv(pair.ebd, sep="\t", dtype=str, keep_default_na=False)
+    table["COMMON NAME"] = table["COMMON NAME"].str.replace("r", f"r{character}", n=1)
+    table.to_csv(tmp_path / "ebd.txt", sep="\t", index=False)
+    with pytest.raises(DataError, match=r"names of species must be text; got '.*The EBD is damaged"):
+        prepare(tmp_path / "ebd.txt", pair.sampling, tmp_path / "c.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["ebd.txt"]
+
+
 def test_prepare__places_beyond_the_earth__have_no_coordinates_and_are_counted(pair, tmp_path):
     """They have no time zone either; looking for one ended in a traceback."""
     odd = {"LATITUDE": ("413.5", "1.3", "nan"), "LONGITUDE": ("103.8", "-1e30", "103.8")}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +26,8 @@ _ROWS_AT_ONCE = 32_768
 # Counts of one member's forms: a number, or NULL for X. Those of the members: the largest number, X where none has one.
 _SUM = f"CASE WHEN count(amount) < count(*) THEN NULL ELSE least(sum(amount), {2**63 - 1})::BIGINT END"
 _MERGED = "nullif(max(n), 0)"
+# Control characters, of which some end a line of the list of species.
+_NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _IS_SEEN = "bool_or(n IS NULL OR n > 0)"
 
 
@@ -319,6 +322,12 @@ class Stages:
             LEFT JOIN (SELECT * FROM read_parquet({quoted(str(self.file("detections")))}) WHERE is_seen) USING (code)
             GROUP BY ALL ORDER BY scientific
             """).df()
+        for name in pd.concat([found["scientific_name"], found["common_name"].fillna("")]):
+            if _NO_TEXT.search(name):
+                raise DataError(
+                    f"names of species must be text; got {name!r}. The EBD is damaged: download it again, or remove "
+                    "the lines of that species."
+                )
         column = found["scientific_name"]
         if names == "common":
             common = found["common_name"].fillna("")
