@@ -2,6 +2,7 @@
 
     python -m paper.reliability --hostile 100000 --crashes 2000 --rounds 1000    # hours; goes on where it was stopped
     python -m paper.reliability --batches                                        # two minutes
+    python -m paper.reliability --claims                                         # two minutes
     python -m paper.reliability --minutes 30                                     # make soak: new cases, nothing stored
     python -m paper.reliability --case "model 151"                               # one of them again
     python -m paper.reliability --render
@@ -24,7 +25,7 @@ from typing import Any
 
 import torch
 from tests.hostile.batches import largest_difference
-from tests.hostile.cases import KINDS, Workshop
+from tests.hostile.cases import KINDS, Workshop, claims
 from tests.hostile.concurrency import ROUNDS
 from tests.hostile.crashes import Operations
 from tests.hostile.judge import judged
@@ -139,6 +140,16 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
+def all_claims() -> dict[str, Any]:
+    """Let models claim large sizes, one by one; tell what went wrong, and how much memory was held at most."""
+    with tempfile.TemporaryDirectory() as folder:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            shop = Workshop(Path(folder) / "shop")
+        judgements = {title: judged(case)[1] for title, case in claims(shop)}
+    problems = {title: problem for title, problem in judgements.items() if problem}
+    return {"n": len(judgements), "problems": problems, "peak_memory_gb": peak_memory(), **provenance(0)}
+
+
 def render(stored: dict[str, Any]) -> None:
     """Write the counts into the page."""
     names = {"hostile": "Malformed input", "crashes": "Disk that fails", "rounds": "Runs at once"}
@@ -157,6 +168,12 @@ def render(stored: dict[str, Any]) -> None:
     rows = [
         [name, "equal in every bit" if not most else f"{most:.0e}"] for name, most in stored.get("batches", {}).items()
     ]
+    if found := stored.get("claims"):
+        tables.append(
+            f"\nSizes that a model merely claims: {found['n']:,} edits of its description, each value in turn made a\n"
+            f"large number under a checksum that fits; {len(found['problems'])} went wrong, and the process held\n"
+            f"{found['peak_memory_gb']:.1f} GB at most (`python -m paper.reliability --claims`).\n"
+        )
     page = replace_marked(PAGE.read_text(encoding="utf-8"), "counts", "\n".join(tables))
     write_text(PAGE, replace_marked(page, "batches", markdown_table(["model", "largest difference"], rows)))
 
@@ -172,6 +189,7 @@ def main() -> int:
     parser.add_argument("--crashes", type=int, default=0, help="cases of a disk that fails, in all")
     parser.add_argument("--rounds", type=int, default=0, help="rounds of runs at once, in all")
     parser.add_argument("--batches", action="store_true", help="predictions of each model in other batches")
+    parser.add_argument("--claims", action="store_true", help="models that claim large sizes")
     parser.add_argument("--minutes", type=float, help="run new cases for so long, and store nothing")
     parser.add_argument("--budget", type=float, default=float("inf"), help="stop after so many minutes")
     parser.add_argument("--case", help="run one case again, such as 'model 151'")
@@ -190,6 +208,9 @@ def main() -> int:
     until = time.monotonic() + 60 * asked.budget
     if asked.batches:
         stored["batches"] = {name: largest_difference(name) for name in CLASSIFIERS}
+        write_text(FILE, json.dumps(stored, indent=1) + "\n")
+    elif asked.claims:
+        stored["claims"] = all_claims()
         write_text(FILE, json.dumps(stored, indent=1) + "\n")
     elif not asked.render:
         with tempfile.TemporaryDirectory() as folder:

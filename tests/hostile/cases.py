@@ -9,7 +9,7 @@ import json
 import random
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -223,6 +223,44 @@ class Workshop:
     def file(self, name: str) -> str:
         """Return the path of a good file."""
         return str(self.good / name)
+
+
+# --- claims ----------------------------------------------------------------------------------------------
+
+LARGE = (2**15, 2**24, 2**28, 2**31 - 1, 2**63 - 1, 1e308)
+"""What a description may claim a size to be."""
+
+
+def claims(shop: Workshop, every: int = 1) -> Iterator[tuple[str, Case]]:
+    """Put a large number in the place of each value of each model's description, sealed anew, one after the other."""
+    configs = {
+        name: json.loads((shop.good / name / CONFIG_FILE).read_text())
+        for name in ("prevalence", "ridge", "network", "arrays", "default")
+    }
+    edits = [(name, path, number) for name in configs for path in _places(configs[name]) for number in LARGE]
+    for name, path, number in edits[::every]:
+        shutil.rmtree(shop.bench, ignore_errors=True)
+        shutil.copytree(shop.good / name, shop.bench / "bad")
+        (shop.bench / "bad" / CONFIG_FILE).write_text(json.dumps(_with_value(configs[name], path, number)))
+        seal(shop.bench / "bad")
+        table = shop.file("sites.npz" if name == "arrays" else "sites.csv")
+        yield f"{name} {path} {number}", shop.predict(shop.bench / "bad", table)
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Name every place of what JSON holds; of a list the first three items."""
+    yield path
+    inside = value.items() if isinstance(value, dict) else enumerate(value[:3]) if isinstance(value, list) else ()
+    for name, item in inside:
+        yield from _places(item, (*path, name))
+
+
+def _with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    changed = dict(value) if isinstance(value, dict) else list(value)
+    changed[path[0]] = _with_value(value[path[0]], path[1:], new)
+    return changed
 
 
 # --- kinds -----------------------------------------------------------------------------------------------

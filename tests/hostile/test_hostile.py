@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.hostile.cases import KINDS, Case
+from tests.hostile.cases import KINDS, Case, claims
 from tests.hostile.judge import judged
 
 N_CASES = 40
@@ -21,6 +21,12 @@ def test_command_line__damaged_input__succeeds_or_says_one_sentence(kind, shop):
 @pytest.mark.parametrize(("kind", "number"), [("land", 410), ("land", 1045)])
 def test_command_line__case_that_went_wrong_once__says_one_sentence(kind, number, shop):
     assert judged(shop.make(kind, number)) == (2, "")
+
+
+def test_models__that_claim_large_sizes__succeed_or_say_one_sentence(shop):
+    found = {title: judged(case) for title, case in claims(shop, every=61)}
+    assert {title: problem for title, (_, problem) in found.items() if problem} == {}
+    assert {code for code, _ in found.values()} == {0, 2}
 
 
 def test_cases__same_kind_and_number__are_the_same(shop):
