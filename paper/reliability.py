@@ -170,7 +170,7 @@ def render(stored: dict[str, Any]) -> None:
     ]
     if found := stored.get("claims"):
         tables.append(
-            f"\nSizes that a model merely claims: {found['n']:,} edits of its description, each value in turn made a\n"
+            f"Sizes that a model merely claims: {found['n']:,} edits of its description, each value in turn made a\n"
             f"large number under a checksum that fits; {len(found['problems'])} went wrong, and the process held\n"
             f"{found['peak_memory_gb']:.1f} GB at most (`python -m paper.reliability --claims`).\n"
         )
