@@ -521,9 +521,10 @@ class StackedClassifier(LabelClassifier):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # that its values are missing
             row = plan.transform(blank)
-            logits, gates = self._base(row)
-            found: NDArray[Any] = logits
-            if self.law_ is not None:
+            if self.law_ is None:
+                found: NDArray[Any] = self._logits(row)
+            else:
+                logits, gates = self._base(row)
                 found = self.law_.logits(logits, gates, np.zeros_like(logits))
             if self.trust_ is not None and self.trust_.area is not None:
                 self.trust_.area.judge(row)
