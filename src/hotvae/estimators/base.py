@@ -555,7 +555,9 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):
                 part = None if known is None else known[rows]
                 some = take(features, np.arange(len(lists))[rows])
                 draws = self._draws_of_rows(some, part, int(n_draws))
-                probs = self._probs(some) if part is None else self._given_some(some, part)
+                probs: Any = None  # the most frequent draw needs none
+                if objective != "subset":
+                    probs = self._probs(some) if part is None else self._given_some(some, part)
                 lists[rows] = _DRAWN[objective](draws, empty, probs)
             return lists
         if known is None:
