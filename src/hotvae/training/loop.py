@@ -28,6 +28,7 @@ from hotvae.checkpoint import read_tensors, write_tensors
 from hotvae.errors import DataError, DataWarning, TrainingError
 from hotvae.features.rows import Rows
 from hotvae.metrics import METRICS, THRESHOLDS, score
+from hotvae.training.adam import Adam
 from hotvae.training.prediction import as_tensor, choose_device, owned_randomness, predict_network, torch_threads
 from hotvae.training.progress import Silent, make_progress
 from hotvae.training.ranks import Ranks, sharing
@@ -106,7 +107,7 @@ class _Job:
     """Everything that stays the same from epoch to epoch."""
 
     network: nn.Module
-    optimizer: torch.optim.Optimizer
+    optimizer: Adam
     weights: Mapping[str, float]
     train: Source
     validation: Rows | None
@@ -197,7 +198,8 @@ def fit_network(
         )
     device = choose_device(training.device)
     network.to(device)
-    optimizer = _make_optimizer(network, training)
+    coupled = training.optimizer == "adam"
+    optimizer = Adam(network.parameters(), decay=training.weight_decay, coupled=coupled)
     ranks = sharing()
     source = InMemory(train, training.batch_size, seed, ranks) if isinstance(train, Rows) else train.among(ranks)
     loss_of = cast(Network, network).loss if ranks.size == 1 else _shared_loss(network)
@@ -238,19 +240,6 @@ def fit_network(
     return state.history
 
 
-def _make_optimizer(network: nn.Module, training: Training) -> torch.optim.Optimizer:
-    # Decay shrinks maps, not offsets: vectors (biases, norms) are left alone.
-    parameters = [p for p in network.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": training.weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    # fused: one pass over all weights instead of a dozen small operations on each
-    if training.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=training.learning_rate, fused=True)
-    return torch.optim.AdamW(groups, lr=training.learning_rate, fused=True)
-
-
 def learning_rate_at(step: int, steps_per_epoch: int, training: Training) -> float:
     """Step size of a step: linear warm-up, then constant or a half cosine down to 0.
 
@@ -279,8 +268,6 @@ def train_epoch(job: _Job, state: _State, epoch: int) -> dict[str, Any]:
     n_steps = job.train.n_steps
     for rows in job.train.batches(epoch):
         rate = learning_rate_at(state.step, n_steps, training)
-        for group in job.optimizer.param_groups:
-            group["lr"] = rate
         features, labels, base_logits = _batch(rows, job.device)
         n_observed = float(ranks.sum((~torch.isnan(labels)).any(-1).sum().double()))
         if n_observed == 0:
@@ -290,12 +277,12 @@ def train_epoch(job: _Job, state: _State, epoch: int) -> dict[str, Any]:
         # Of several processes, all see what is not finite in the gradient, which is the sum of theirs.
         if ranks.size == 1 and not torch.isfinite(loss):
             return {"failed": {name: mean.item() for name, mean in means.items()}}
-        job.optimizer.zero_grad(set_to_none=True)
+        job.optimizer.forget_gradients()
         (loss * ranks.size if ranks.size > 1 else loss).backward()  # gradients are averaged over processes
         norm = nn.utils.clip_grad_norm_(network.parameters(), training.clip_norm or math.inf)
         if not torch.isfinite(norm):
             return {"failed": {"gradient": norm.item()}}
-        job.optimizer.step()
+        job.optimizer.step(rate)
         state.step += 1
         _update_average(network, state, training.average_decay)
         for name, mean in {"loss": loss, **{f"loss_{k}": v for k, v in means.items()}}.items():
@@ -460,8 +447,7 @@ def _fingerprint(job: _Job, identity: Any) -> str:
 def _write_state(job: _Job, state: _State, path: Path, fingerprint: str) -> None:
     parts = {"weights": job.network.state_dict(), "average": state.average, "best": state.best}
     tensors = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
-    slots = job.optimizer.state_dict()["state"]
-    tensors |= {f"optimizer/{index}/{key}": value for index, slot in slots.items() for key, value in slot.items()}
+    tensors |= {f"optimizer/{key}": value for key, value in job.optimizer.tensors().items()}
     metadata = {
         "fingerprint": fingerprint,
         "records": state.history.records,
@@ -489,10 +475,6 @@ def _resume(job: _Job, state: _State, path: Path, fingerprint: str) -> None:
     for name, value in part("average").items():
         state.average[name].copy_(value)  # stays on the network's device
     state.best = part("best")
-    slots: dict[int, dict[str, Tensor]] = {}
-    for key, value in part("optimizer").items():
-        index, name = key.split("/")
-        slots.setdefault(int(index), {})[name] = value
-    job.optimizer.load_state_dict({"state": slots, "param_groups": job.optimizer.state_dict()["param_groups"]})
+    job.optimizer.restore(part("optimizer"))
     state.history = History(metadata["records"], metadata["best_epoch"], metadata["stopped"])
     state.best_value, state.step = metadata["best_value"], metadata["step"]
