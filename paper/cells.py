@@ -378,7 +378,10 @@ def _measure(model: LabelClassifier, parts: Parts, cell: Cell) -> tuple[dict[str
 
 
 def _model(cell: Cell, recipe: Recipe) -> LabelClassifier:
-    return recipe.cls.from_settings(**{"random_state": cell.seed, "n_threads": 1} | recipe.parameters)
+    model = recipe.cls.from_settings(**{"random_state": cell.seed, "n_threads": 1} | recipe.parameters)
+    if recipe.cls.holds_out_itself and not _VIRTUAL.fullmatch(cell.data):
+        model.set_params(hold_out=describe(cell.data).hold_out)
+    return model
 
 
 def _without_notes(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -169,6 +169,17 @@ class Entry:
     content: tuple[str, ...] = ()
     paper: PaperRow | None = None
 
+    @property
+    def hold_out(self) -> Literal["auto", "rows"]:
+        """What a model that holds out rows itself is told of this set: single rows where test rows were drawn so.
+
+        Examples
+        --------
+        >>> describe("eucalypts_grampians").hold_out, describe("norberg_birds").hold_out
+        ('rows', 'auto')
+        """
+        return "rows" if self.split == "stratified" else "auto"
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CatalogData:

@@ -69,6 +69,9 @@ class Sample:
     count: Callable[[Sequence[str]], tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
+_HELD_OUT = {"random": "rows", "stratified": "rows", "group": "groups", "block": "blocks"}
+"""What ``--split`` says to a model that holds out rows itself."""
+
 Tell = Callable[[TableRoles], None]
 """Takes what becomes of every column of a table."""
 
@@ -326,8 +329,7 @@ def _table_job(
     if tell is not None:
         tell(roles)
     if model.holds_out_itself:
-        kinds = {"random": "rows", "stratified": "rows", "group": "groups", "block": "blocks"}
-        model.set_params(hold_out=kinds.get(settings.split, "auto"))
+        model.set_params(hold_out=_HELD_OUT.get(settings.split, "auto"))
         training, held_out, how = data, None, "file" if settings.validation else "folds"
     else:
         seed = model.random_state if model.random_state is None else (model.random_state + draw) % (MOST_SEED + 1)
@@ -394,6 +396,8 @@ def _catalog_job(model: LabelClassifier, settings: TrainSettings, draw: int) -> 
             )
     seed = model.random_state if isinstance(model.random_state, int) else 0
     named = load(settings.data or "", split=settings.fold, seed=seed)
+    if model.holds_out_itself:
+        model.set_params(hold_out=_HELD_OUT.get(settings.split, named.entry.hold_out))
     data = named.dataset
     if data.coordinates is not None:
         data = data.with_coordinates_as_features()
