@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotvae.files import write_text
-from paper.paired import N_RESAMPLES, Groups, Values
+from paper.paired import N_RESAMPLES, Groups, Values, measured_fit
 from paper.runner import revision, versions
 from paper.store import Store
 
@@ -86,18 +86,20 @@ class Comparisons:
         for name in dict.fromkeys(sets):
             for key, (ours, rival) in pairs.items():
                 both = partners(groups, name, ours, rival)
-                fits = [[line["fit"] for line in side] for side in zip(*both, strict=True)] if both else []
+                sides = list(zip(*both, strict=True))
+                fits = [[measured_fit(line) for line in side] for side in sides]
                 if not fits or kept.get(name, {}).get(key, {}).get("fits") == fits:
                     continue
                 # Of other fits: it says nothing of what the page shows.
                 is_new |= kept.get(name, {}).pop(key, None) is not None
-                if not all(store.rows_path(fit).exists() for side in fits for fit in side):
+                paths = {line["fit"]: store.rows_path(line["fit"]) for side in sides for line in side}
+                if not all(path.exists() for path in paths.values()):
                     continue
-                for fit in {fit for side in fits for fit in side} - set(loaded):
-                    with np.load(store.rows_path(fit), allow_pickle=False) as file:
+                for fit in set(paths) - set(loaded):
+                    with np.load(paths[fit], allow_pickle=False) as file:
                         rows = {field: file[field] for field in file.files}
                     loaded[fit] = (rows["row"].tobytes(), self.values(rows))
-                own, other = ([loaded[fit] for fit in side] for side in fits)
+                own, other = ([loaded[line["fit"]] for line in side] for side in sides)
                 kept.setdefault(name, {})[key] = {"fits": fits, **self.compared(own, other)}
                 is_new = True
         if is_new:

@@ -218,8 +218,8 @@ def update_pairs(store: Store, experiments: Sequence[Experiment] = tuple(EXPERIM
     -------
     Path or None
         The file, if anything was new. A comparison whose cells have not changed is kept as it is, one of cells with
-        other settings is dropped. Seeds whose rows are gone, and seeds that the rival has yet to run, do not count in a
-        new one.
+        other settings, or measured anew since, is dropped. Seeds whose rows are gone, and seeds that the rival has yet
+        to run, do not count in a new one.
 
     Examples
     --------
@@ -238,11 +238,11 @@ def update_pairs(store: Store, experiments: Sequence[Experiment] = tuple(EXPERIM
                 # A seed that only one of them has, has no partner, unless a model has fewer seeds on purpose.
                 by_seed = experiment.n_seeds(data, variant) == experiment.n_seeds(data, experiment.variants[0])
                 sides = _matched([groups.get((name, data, split), []) for name in (first, variant.name)], by_seed)
-                fits = [[line["fit"] for line in side] for side in sides]
+                fits = [[measured_fit(line) for line in side] for side in sides]
                 key = pair_key(experiment.name, data, split, variant.name)
                 before = pairs.get(key, {"fits": [[], []]})["fits"]
                 if not all(set(old) <= set(now) for old, now in zip(before, fits, strict=True)):
-                    del pairs[key]  # of other settings: it says nothing of what the page shows
+                    del pairs[key]  # of other fits: it says nothing of what the page shows
                     before, is_new = [[], []], True
                 if before == fits or not all(fits):
                     continue
@@ -254,7 +254,7 @@ def update_pairs(store: Store, experiments: Sequence[Experiment] = tuple(EXPERIM
                 ours, theirs = ([loaded[line["fit"]] for line in side] for side in there)
                 found = compare(ours, theirs)
                 if found:
-                    pairs[key] = {"fits": [[line["fit"] for line in side] for side in there], "metrics": found}
+                    pairs[key] = {"fits": [[measured_fit(line) for line in side] for side in there], "metrics": found}
                     is_new = True
     if not is_new:
         return None
@@ -266,6 +266,17 @@ def update_pairs(store: Store, experiments: Sequence[Experiment] = tuple(EXPERIM
     }
     write_text(path, json.dumps(notes, indent=1) + "\n")
     return path
+
+
+def measured_fit(line: Mapping[str, Any]) -> str:
+    """Name a fit and when it was measured: the same settings may be measured anew, such as after a model has changed.
+
+    Examples
+    --------
+    >>> measured_fit({"fit": "0f", "date": "2026-01-01"})
+    '0f measured 2026-01-01'
+    """
+    return f"{line['fit']} measured {line['date']}"
 
 
 def _matched(sides: Sequence[list[dict[str, Any]]], by_seed: bool) -> list[list[dict[str, Any]]]:

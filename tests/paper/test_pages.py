@@ -12,6 +12,7 @@ from paper.experiments import EXPERIMENTS, Cell
 from paper.facts import is_better, is_comparable, paper, printed, published
 from paper.notes import cost_note
 from paper.pages import write_pages
+from paper.paired import measured_fit
 from paper.store import Store
 from paper.summaries import counted, joined, mean_of, verdict
 
@@ -51,7 +52,7 @@ def store(tmp_path):
     same = {"difference": 0.01, "low": -0.01, "high": 0.03}
     behind = {"difference": -0.3, "low": -0.4, "high": -0.2}
     values = {"macro_f1": gap, "micro_f1": same, "example_f1": same, "hamming_accuracy": behind, "log_loss": gap}
-    fits = [["hotvae-yeast-0-0"], ["mpvae-yeast-0-0"]]
+    fits = [[measured_fit(line(Cell("tables", model, model, "yeast")))] for model in ("hotvae", "mpvae")]
     (store.folder / "paired.json").write_text(
         json.dumps({"pairs": {"tables/yeast/0/mpvae": {"fits": fits, "metrics": values}}})
     )
@@ -112,7 +113,7 @@ def test_page__plain_network__what_the_decoder_is_worth_for_what_it_costs(store,
     """HOT-VAE takes 12 s, the plain network 3."""
     store.append(line(Cell("tables", "plain", "plain", "yeast"), fit_seconds={"cpu": 3.0, "wall": 3.0}))
     told = json.loads((store.folder / "paired.json").read_text())
-    fits = [["hotvae-yeast-0-0"], ["plain-yeast-0-0"]]
+    fits = [[measured_fit(line(Cell("tables", model, model, "yeast")))] for model in ("hotvae", "plain")]
     told["pairs"]["tables/yeast/0/plain"] = {**told["pairs"]["tables/yeast/0/mpvae"], "fits": fits}
     (store.folder / "paired.json").write_text(json.dumps(told))
     text = page(store, tmp_path)

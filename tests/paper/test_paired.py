@@ -136,17 +136,22 @@ def _store_of_seeds(folder, n_ours, n_rival, with_rows, data="yeast"):
     return store
 
 
+def _fits_of(store, key):
+    """Fits of both sides of a comparison, without the date of each."""
+    return [[fit.removesuffix(" measured 2026-01-01") for fit in side] for side in read_pairs(store)[key]["fits"]]
+
+
 def test_update_pairs__rows_of_some_seeds_gone__compares_the_others_and_keeps_what_is_better(tmp_path):
     key = pair_key("tables", "yeast", 0, "ridge")
     store = _store_of_seeds(tmp_path, 3, 3, {"hotvae1", "hotvae2", "ridge1"})
     update_pairs(store)
-    assert read_pairs(store)[key]["fits"] == [["hotvae1"], ["ridge1"]]
+    assert _fits_of(store, key) == [["hotvae1"], ["ridge1"]]
     for path in store.rows_folder.glob("*.npz"):
         path.unlink()
     assert update_pairs(store) is None  # kept, though nothing is left to repeat it with
     more = _store_of_seeds(tmp_path, 3, 3, {"hotvae0", "hotvae1", "hotvae2", "ridge0", "ridge1"})
     update_pairs(more)
-    assert read_pairs(more)[key]["fits"] == [["hotvae0", "hotvae1"], ["ridge0", "ridge1"]]
+    assert _fits_of(more, key) == [["hotvae0", "hotvae1"], ["ridge0", "ridge1"]]
 
 
 def test_update_pairs__fewer_seeds_of_a_rival__compares_those_it_has_unless_more_say_nothing(tmp_path):
@@ -154,7 +159,7 @@ def test_update_pairs__fewer_seeds_of_a_rival__compares_those_it_has_unless_more
     for data, fits in (("yeast", [["hotvae0"], ["ridge0"]]), ("mirflickr_tags", [["hotvae0", "hotvae1"], ["ridge0"]])):
         store = _store_of_seeds(tmp_path / data, 2, 1, {"hotvae0", "hotvae1", "ridge0"}, data)
         update_pairs(store)
-        assert read_pairs(store)[pair_key("tables", data, 0, "ridge")]["fits"] == fits
+        assert _fits_of(store, pair_key("tables", data, 0, "ridge")) == fits
 
 
 def test_update_pairs__settings_changed_and_no_rows__drops_what_was_compared_before(tmp_path):
@@ -164,5 +169,18 @@ def test_update_pairs__settings_changed_and_no_rows__drops_what_was_compared_bef
     assert key in read_pairs(store)
     cell = Cell("tables", "ridge", "ridge", "yeast")
     store.append({"cell": cell.to_dict(), "status": "done", "fit": "other", "recipe": {"a": 1}, "date": "2026-02-01"})
+    update_pairs(store)
+    assert key not in read_pairs(store)
+
+
+def test_update_pairs__measured_anew_and_no_rows__drops_what_was_compared_before(tmp_path):
+    """The same settings, but perhaps another model: what was compared is of the one before."""
+    key = pair_key("tables", "yeast", 0, "ridge")
+    store = _store_of_seeds(tmp_path, 1, 1, {"hotvae0", "ridge0"})
+    update_pairs(store)
+    for path in store.rows_folder.glob("*.npz"):
+        path.unlink()
+    cell = Cell("tables", "hotvae", "hotvae", "yeast")
+    store.append({"cell": cell.to_dict(), "status": "done", "fit": "hotvae0", "recipe": {}, "date": "2026-02-01"})
     update_pairs(store)
     assert key not in read_pairs(store)

@@ -102,6 +102,15 @@ def test_compare_sets__fits_changed_and_rows_gone__old_comparison_is_not_shown_a
     assert not after.get(REGION)  # of other settings: it says nothing of what the page shows
 
 
+def test_compare_sets__measured_anew_and_rows_gone__old_comparison_is_not_shown_as_new(store):
+    experiment = recipe_page.experiment_of([REGION])
+    recipe_page.compare_sets(store, experiment)
+    for path in store.rows_folder.glob("*.npz"):
+        path.unlink()
+    store.append(line("hotvae", 0.3, seed=0) | {"date": "2030-01-01"})
+    assert not recipe_page.compare_sets(store, experiment).get(REGION)
+
+
 def test_rendered_tables__default_parts_rivals__means_costs_verdicts_and_recipe(store):
     experiment = recipe_page.experiment_of([REGION])
     text = recipe_page.rendered_tables(store, experiment, recipe_page.compare_sets(store, experiment))

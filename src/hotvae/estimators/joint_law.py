@@ -50,6 +50,8 @@ _N_BLOCK_ROWS = 256
 _MANY_ROWS = 4000
 # Cells (rows × labels) of a table that all ways to speak are tried on from beginning to end.
 _SMALL_TABLE = 500_000
+# Share of the epochs that candidates of a large table race for.
+_RACE = 0.2
 # Times that messages are learned on all rows, each from another start; and cells beyond which once must do.
 _N_VOICES, _LARGE_TABLE = 3, 5_000_000
 # Labels up to which every pair may have an edge of its own.
@@ -474,21 +476,21 @@ class _Search:
         """Return the best candidate; None where labels are best left independent.
 
         A small table costs so little that all run the whole way on two folds. Of a large one all run a short race on
-        one fold, and the best goes the whole way.
+        one fold; only where that leaves in doubt whether labels say anything at all, the best goes the whole way.
         """
         is_small = self.rows.observed().size < _SMALL_TABLE
-        if len(candidates) > 2 and not is_small:
-            short = [self._score(candidate, folds[:1], 0.2).mean() for candidate in candidates]
-            candidates = [candidates[int(np.argmin(short))]]
         used = folds[: 2 if is_small else 1]
-        full = [self._score(candidate, used, 1.0) for candidate in candidates]
-        best = int(np.argmin([nll.mean() for nll in full]))
-        gain = np.concatenate([_independent_nll(self.rows[fold]) for fold in used]) - full[best]
-        # A gain of less than two standard errors may be luck, and messages must never do harm.
-        if gain.mean() <= 2 * gain.std() / math.sqrt(len(gain)):
-            return None
-        self.scores[best - len(full)]["chosen"] = True
-        return candidates[best]
+        independent = np.concatenate([_independent_nll(self.rows[fold]) for fold in used])
+        for share in (1.0,) if is_small or len(candidates) < 3 else (_RACE, 1.0):
+            tried = [self._score(candidate, used, share) for candidate in candidates]
+            best = int(np.argmin([nll.mean() for nll in tried]))
+            gain = independent - tried[best]
+            # A gain of less than two standard errors may be luck, and messages must never do harm.
+            if gain.mean() > 2 * gain.std() / math.sqrt(len(gain)):
+                self.scores[best - len(tried)]["chosen"] = True
+                return candidates[best]
+            candidates = [candidates[best]]
+        return None
 
     def _score(self, candidate: LawCandidate, folds: list[NDArray[np.intp]], share: float) -> NDArray[np.float64]:
         """Train on all but each fold; return the joint NLL of every held-out row."""
