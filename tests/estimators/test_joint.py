@@ -11,7 +11,11 @@ from sklearn.tree import DecisionTreeClassifier
 
 from hotvae import Dataset, HotVAENetwork, JointClassifier
 from hotvae.baselines.prevalence import Prevalence
+from hotvae.config import MessagesConfig
 from hotvae.errors import ConfigError, DataError, ModelError
+from hotvae.estimators.joint_law import JointLaw
+from hotvae.estimators.stacked import law_line
+from hotvae.net.messages import Messages
 
 
 def make_table(n_rows=300, seed=0):
@@ -175,3 +179,11 @@ def test_base__hotvaes_network__is_given_what_it_has_not_by_itself(table):
     assert (told[:, 2] < alone[:, 2]).mean() > 0.95
     draws = model.sample(X, 50, random_state=0)
     assert (draws[..., 0] == draws[..., 1]).mean() > 0.8
+
+
+@pytest.mark.parametrize(("share", "told"), [(1.0, "on rows held out, -0.5"), (0.2, "after 20% of the training, -0.5")])
+def test_law_line__chosen_before_its_training_was_over__says_so(share, told):
+    chosen = {"chosen": True, "share_of_epochs": share, "nll": 0.25, "independent": 0.5}
+    line = law_line(JointLaw(Messages(2, 1, MessagesConfig()), 2, [chosen]))
+    assert line.startswith("labels together: 2 rounds of messages; joint log likelihood per label -0.2500 on rows held")
+    assert told in line

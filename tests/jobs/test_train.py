@@ -2,17 +2,20 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from hotvae import virtual_region
+from hotvae import HotVAEClassifier, virtual_region
 from hotvae.cli import main
 from hotvae.data.catalog import CatalogData, describe
 from hotvae.data.splits import split_dataset
 from hotvae.estimators.registry import load_model
+from hotvae.jobs.settings import TrainSettings
+from hotvae.jobs.train import read_job
 
 QUICK = ["--recipe", "network", "--epochs", "1", "--set", "encoder_widths=[8]", "--quiet"]
 
@@ -90,6 +93,25 @@ def test_train_data__mistakes__one_line_errors(arguments, message, capsys):
 def test_train_data__eucalypts__runs(tmp_path, capsys):
     assert main(["train", "--data", "eucalypts_grampians", "--out", str(tmp_path / "m"), *QUICK]) == 0
     assert "on the test rows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "told"),
+    [
+        ("yeast", "auto", "auto"),
+        ("yeast", "random", "rows"),
+        ("eucalypts_grampians", "auto", "rows"),
+        ("eucalypts_grampians", "block", "blocks"),
+    ],
+)
+def test_read_job__named_set__holds_out_as_its_test_rows_were_drawn_unless_told(
+    tiny_set, monkeypatch, name, split, told
+):
+    named = replace(tiny_set[0], entry=describe(name))
+    monkeypatch.setattr("hotvae.jobs.train.load", lambda *_, **__: named)
+    model = HotVAEClassifier(random_state=0)
+    read_job(model, TrainSettings(data=name, split=split), None)
+    assert model.hold_out == told
 
 
 def small_table(path, n_rows=40):

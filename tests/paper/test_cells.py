@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hotvae.data.catalog import CatalogData, catalog_names, describe
+from hotvae.data.catalog import CatalogData, catalog_names, describe, load
 from hotvae.data.dataset import Dataset
 from hotvae.data.splits import split_dataset
 from hotvae.data.synthetic import virtual_region
@@ -21,6 +21,7 @@ from hotvae.metrics import MEASURES, log_loss, macro_f1
 from paper import cells
 from paper.cells import read_parts, recipe_of, run_cell
 from paper.experiments import EXPERIMENTS, PAPER_MODEL, PARTS, TUNED, Cell, searched_sets
+from paper.measuring import sets_here
 from paper.presets import PRESETS
 
 JOINT = ("probit", "mpvae")  # whose communities are drawn whole
@@ -75,6 +76,21 @@ def test_recipe_of__network_beside_hotvae__reads_rows_as_it_does(data, model):
     told = {name: value for name, value in own.parameters.items() if name in front}
     assert {name: rival.parameters.get(name) for name in told} == told
     assert rival.coordinates_as_features == own.coordinates_as_features
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not os.environ.get("HOTVAE_DATA_DIR"), reason="needs the data sets in HOTVAE_DATA_DIR")
+@pytest.mark.filterwarnings("ignore::hotvae.errors.DataWarning")  # of a constant column
+@pytest.mark.parametrize("data", [name for name in catalog_names() if describe(name).features == "numeric"])
+def test_read_parts__set_with_coordinates__every_rival_sees_them(data):
+    """HOT-VAE is told where rows are; trees without the two columns would be no rival."""
+    if not sets_here([data]):
+        pytest.skip(f"{data} is not on this machine")
+    named = load(data)
+    for model in ("extra_trees", "mpvae", "probit", "chain_ensemble"):
+        cell = Cell("c", model, model, data)
+        n_columns = read_parts(cell, recipe_of(cell)).train[0].shape[1]
+        assert n_columns == named.dataset.n_features + 2 * (named.dataset.coordinates is not None)
 
 
 def test_recipe__rival__trains_as_long_as_hotvae_and_never_shorter_than_its_own_default():

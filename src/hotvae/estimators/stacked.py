@@ -558,9 +558,10 @@ def law_line(law: JointLaw) -> str:
     if law.messages is None:
         return "labels together: messages do not help on rows held out; labels are independent"
     chosen = next(score for score in reversed(law.scores) if score.get("chosen"))
+    short = "" if chosen["share_of_epochs"] == 1 else f" after {chosen['share_of_epochs']:.0%} of the training"
     return (
         f"labels together: {law.messages.config.n_rounds} rounds of messages; joint log likelihood per label "
-        f"{-chosen['nll']:.4f} on rows held out, {-chosen['independent']:.4f} if labels were independent"
+        f"{-chosen['nll']:.4f} on rows held out{short}, {-chosen['independent']:.4f} if labels were independent"
     )
 
 
