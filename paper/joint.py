@@ -84,6 +84,7 @@ ABLATIONS: tuple[Variant, ...] = (
     *(_less(f"{n} rounds", f"{n} rounds" if n > 1 else "1 round", n_rounds=n) for n in (1, 3, 4)),
     _less("no hub", "no hub", change={"hub_width": 0}),
     _less("constant edges", "edges that do not change with the features", constant=True),
+    _less("one edge", "one edge for presence and absence, both ways", change={"edges": "shared"}),
     _less("signed edges", "edges apart for presence and absence, both ways", change={"edges": "signed"}),
     _less("softmax", "softmax attention instead", softmax=True),
 )

@@ -265,7 +265,7 @@ def learn_law(settings: Mapping[str, Any], train: OutOfFold) -> JointLaw:
 
 def _changed(candidate: LawCandidate, change: Mapping[str, Any]) -> LawCandidate:
     """Change how labels speak; labels without edges of their own get none."""
-    has_edges = candidate.config.edges == "shared"
+    has_edges = candidate.config.edges != "none"
     own = {name: value for name, value in change.items() if name != "edges" or has_edges}
     return replace(candidate, config=replace(candidate.config, **own))
 

@@ -290,7 +290,8 @@ def test_learn__many_labels__measures_what_blocks_lose():
 
 
 def test_default_candidates__many_labels__have_no_edge_for_every_pair():
-    assert {candidate.config.edges for candidate in default_candidates(500, 100)} == {"none", "shared"}
+    assert {candidate.config.edges for candidate in default_candidates(20_000, 100)} == {"none", "shared"}
+    assert {candidate.config.edges for candidate in default_candidates(500, 100)} == {"none", "shared", "signed"}
     assert {candidate.config.edges for candidate in default_candidates(500, 10_000)} == {"none"}
 
 

@@ -428,7 +428,8 @@ def default_candidates(n_rows: int, n_labels: int, graph: NDArray[np.bool_] | No
         few = replace(causes, n_causes=16, gated=False)
         tried += [
             LawCandidate(pairs, weight_decay=1.0),
-            LawCandidate(causes, weight_decay=1.0),
+            LawCandidate(replace(pairs, edges="signed")),
+            LawCandidate(replace(pairs, n_rounds=3)),
             LawCandidate(few, weight_decay=3.0),
         ]
     else:
