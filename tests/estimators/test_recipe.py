@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from hotvae import HotVAEClassifier
 from hotvae.errors import ConfigError, TrainingError
 from hotvae.estimators import recipe as recipe_module
 from hotvae.estimators.folds import deal_folds
@@ -90,6 +91,32 @@ def test_candidates_for__places_and_bags__each_gets_what_suits_it():
     assert {c.form for c in bag} == {"values"} == set(make_forms(Facts(2000, 900, 50, is_bag=True)))
     assert {c.kind for c in bag} == {"trees", "ridge", "network"}
     assert all(c.form in make_forms(Facts(2000, 13, 50, False, (0, 1))) for c in survey)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "effort", "is_there"),
+    [(500, "normal", True), (500, "thorough", True), (500, "quick", False), (5_000, "normal", False)],
+)
+def test_candidates_for__random_forest__races_where_all_folds_are_looked_at(n_rows, effort, is_there):
+    listed = candidates_for(Facts(n_rows, 9, 12, is_bag=False), plan_for(n_rows, 9, 12, effort))
+    forests = [c for c in listed if c.kind == "trees" and c.settings["kind"] == "forest"]
+    assert len(forests) == is_there
+    assert all(c.settings["min_leaf"] == 1 for c in forests)
+
+
+def test_race__labels_that_change_at_sharp_edges__the_forest_stays():
+    """Stripes across one of six columns: cuts where labels change find them, cuts at random seldom do."""
+    random = np.random.default_rng(0)
+    X = random.random((300, 6))
+    stripes = np.floor(6 * X[:, 0]) % 2
+    Y = np.column_stack([stripes, 1 - stripes])
+    model = HotVAEClassifier(random_state=0, joint=False, progress="silent").fit(X, Y)
+    forest, others = (
+        [entry for entry in model.recipe_.entries if (entry.name == "random forest") == is_it]
+        for is_it in (True, False)
+    )
+    assert forest[0].outcome == "stays"
+    assert forest[0].log_loss < 0.9 * min(entry.log_loss for entry in others)
 
 
 def test_candidates_for__words_without_end__no_network_where_a_ridge_can_take_its_place():
