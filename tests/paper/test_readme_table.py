@@ -9,17 +9,16 @@ def test_readme__table__is_that_of_the_stored_results():
     assert page.render(text, Store(page.RESULTS)) == text
 
 
-def line(seed, places=True, **joint):
-    return {"cell": {"seed": seed}, "joint": joint, "recipe": {"coordinates_as_features": places}}
+def line(seed, **joint):
+    return {"cell": {"seed": seed}, "joint": joint}
 
 
-def test_set_row__rivals__count_with_the_same_fits_and_the_same_columns():
+def test_set_row__rivals__count_with_the_same_fits():
     good, bad, better = ({"given_0": x, "given_50": x, "nll_row": 10 * x} for x in (0.2, 0.4, 0.1))
     groups = {
         ("hotvae", "breeding_birds_2009", 0): [line(0, **good), line(1, **good)],
         ("mpvae", "breeding_birds_2009", 0): [line(0, **bad), line(1, **bad)],
         ("probit", "breeding_birds_2009", 0): [line(0, **better)],  # one seed is missing
-        ("extra_trees", "breeding_birds_2009", 0): [line(seed, places=False, **better) for seed in (0, 1)],
     }
     row = page.set_row(groups, "breeding_birds_2009")
     assert row[1:3] == ["**0.2000**", "0.4000 (MPVAE)"]
