@@ -38,6 +38,9 @@ PARTS: dict[str, tuple[str, ...]] = {"base": ("trees", "ridge", "own"), "network
 PAPER_MODEL = "hotvae-paper"
 """The paper's recipe (`hotvae.config.RECIPES`), with what ``python -m paper.reproduce`` chose from its grid."""
 
+REPRODUCED = "reproduce"
+"""Where the fits of ``python -m paper.reproduce`` are kept: tables take their row of the paper's recipe from there."""
+
 
 @dataclass(frozen=True)
 class Cell:

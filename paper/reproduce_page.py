@@ -6,9 +6,10 @@ from typing import Any
 
 from hotvae.errors import DataError
 from hotvae.jobs.durations import duration_words
+from paper.experiments import REPRODUCED
 from paper.facts import printed
 from paper.pages import TABLE_METRICS
-from paper.reproduce import FINAL, ROWS, SEARCH, WHY, parse_axis
+from paper.reproduce import ROWS, SEARCH, WHY, parse_axis
 from paper.store import DONE, Store
 from paper.summaries import Mean, joined, markdown_table, mean_of, metric_mean, plural
 
@@ -78,7 +79,7 @@ def reproduce_page(store: Store) -> str:
     """
     searched = {place[2]: line for place, line in store.latest(SEARCH).items() if place[1] == "choice"}
     found: dict[str, list[dict[str, Any]]] = {}
-    for place, line in sorted(store.latest(FINAL).items()):
+    for place, line in sorted(store.latest(REPRODUCED).items()):
         if line["status"] == DONE:
             found.setdefault(place[2], []).append(line)
     sets = [data for data in ROWS if data in found]

@@ -27,7 +27,7 @@ from typing import Any
 from hotvae.errors import ConfigError
 from hotvae.jobs.durations import duration_words
 from hotvae.jobs.tune import ONE_THREAD
-from paper.experiments import EXPERIMENTS, Cell
+from paper.experiments import EXPERIMENTS, REPRODUCED, Cell
 from paper.store import DONE, FAILED, TOO_SLOW, Store, fit_fingerprint
 
 # -P: the folder one stands in may hold another package of this name.
@@ -133,7 +133,7 @@ def plan(
     3
     """
     latest = {name: store.latest(name) for name in {cell.experiment for cell in cells}}
-    elsewhere = {} if fresh else store.fits(EXPERIMENTS)
+    elsewhere = {} if fresh else store.fits((*EXPERIMENTS, REPRODUCED))
     counts = {"n_done": 0, "n_failed": 0, "n_changed": 0}
     to_run: list[tuple[Cell, str]] = []
     shared: list[tuple[Cell, dict[str, Any]]] = []

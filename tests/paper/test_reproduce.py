@@ -11,10 +11,9 @@ from hotvae.data.synthetic import virtual_region
 from hotvae.errors import ConfigError
 from paper import cells
 from paper.cells import recipe_of
-from paper.experiments import PAPER_MODEL, Cell, searched_sets
+from paper.experiments import PAPER_MODEL, REPRODUCED, Cell, searched_sets
 from paper.facts import printed
 from paper.reproduce import (
-    FINAL,
     GRID,
     ROWS,
     SEARCH,
@@ -240,7 +239,7 @@ def test_write_chosen__every_set__the_cell_is_the_recipe_at_that_point(tmp_path,
     fit, _ = toy_fit()
     line = search(draw, judge_of(Store(tmp_path), draw, fit))
     write_chosen(line)
-    recipe = recipe_of(Cell(FINAL, PAPER_MODEL, PAPER_MODEL, data))
+    recipe = recipe_of(Cell(REPRODUCED, PAPER_MODEL, PAPER_MODEL, data))
     model = recipe.cls.from_settings(**recipe.parameters)
     settings = model.current_settings()
     expected = RECIPES["paper"] | settings_of(line["chosen"]) | ROWS[data]
@@ -296,7 +295,7 @@ def test_page__stored_results__printed_ours_and_what_the_grid_chose(tmp_path):
     for seed in range(3):
         honest = {name: printed(name, "scene", "hotvae") + 0.001 * (seed - 1) for name in names} | {"log_loss": 0.2}
         honest["example_f1"] -= 0.1
-        cell = Cell(FINAL, PAPER_MODEL, PAPER_MODEL, "scene", seed=seed)
+        cell = Cell(REPRODUCED, PAPER_MODEL, PAPER_MODEL, "scene", seed=seed)
         store.append(
             {
                 "cell": cell.to_dict(),

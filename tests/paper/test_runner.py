@@ -119,6 +119,14 @@ def test_plan__same_fit_in_another_experiment__taken_over_without_a_run(tmp_path
     assert planned(store, [twin]).n_done == 1
 
 
+def test_plan__row_of_the_papers_recipe__taken_over_from_its_reproduction(tmp_path, worker):
+    store = Store(tmp_path / "r")
+    go(store, [cell("good", experiment="reproduce")], worker)
+    row = Cell("tables", "paper", "good", "yeast")
+    assert [line["fit"] for _, line in planned(store, [row]).shared] == [fit_fingerprint(row, {})]
+    assert planned(store, [replace(row, seed=1)]).shared == []
+
+
 def test_plan__same_fit_measured_in_more_ways_elsewhere__taken_over_but_not_the_other_way(tmp_path, worker):
     store = Store(tmp_path / "r")
     survey = Cell("communities", "good", "good", "yeast", measures=EXPERIMENTS["communities"].measures)
