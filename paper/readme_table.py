@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from hotvae.data.catalog import describe
 from hotvae.files import write_text
 from paper import DOCS, RESULTS
 from paper.joint import TITLES, experiment_of
@@ -28,17 +27,12 @@ N_ROWS = 6
 
 
 def cells_of(groups, variant, data):
-    """Return the measures of every fit of a model on a set, by split and seed.
-
-    HOT-VAE looks at places by itself; a rival that was not given them as columns is no rival.
-    """
-    has_places = bool(describe(data).coordinates)
+    """Return the measures of every fit of a model on a set, by split and seed."""
     return {
         (split, line["cell"]["seed"]): line["joint"]
         for (own, name, split), lines in groups.items()
         if (own, name) == (variant, data)
         for line in lines
-        if own == OURS or not has_places or line["recipe"]["coordinates_as_features"]
     }
 
 

@@ -183,7 +183,7 @@ def rendered_tables(store: Store, experiment: Experiment, comparisons: Mapping[s
         return "Not measured yet.\n"
     rows = {row.name: row.title or "default" for row in experiment.variants if row.model.startswith("hotvae")}
     short = {"base alone": "base alone", "network alone": "network alone", "forest alone": "forest alone"}
-    rows |= {row.name: "preset of before" for row in _BEFORE.variants}
+    rows |= {row.name: "preset of before" for row in _BEFORE.variants} | {"paper": "paper's recipe"}
     heads = [short.get(name, {_OWN: "default"}.get(name, rows[name])) for name in rows]
     own = set(rows) | {row.name for row in HOTVAE_ROWS}
     losses, costs = [], []

@@ -107,6 +107,13 @@ def test_intervals__over_fits__are_wider_than_over_rows_alone(model, held):
     assert widths[0] > 1.5 * widths[1]
 
 
+def test_intervals__of_three_fits__are_students(model, held):
+    """With two degrees of freedom the quantiles of 97.5 and 75 % are 4.3027 and .8165; normal ones 1.9600 and .6745."""
+    wide, narrow = (edges(model, held[0], n_fits=3, level=level) for level in (0.95, 0.5))
+    widths = [(table["upper"] - table["lower"]).to_numpy() for table in (wide, narrow)]
+    np.testing.assert_allclose(widths[0] / widths[1], 4.30265 / 0.81650, rtol=1e-4)
+
+
 def test_several_models__differ_in_their_base__are_the_fits(held):
     X, Y = make_table(400)
     models = [JointClassifier(base=Prevalence(), cv=2, law_effort=0.3, random_state=s).fit(X, Y) for s in (0, 1)]

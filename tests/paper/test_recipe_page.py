@@ -163,7 +163,7 @@ def test_page__fitted_region__default_and_parts_are_shown(tmp_path):
         if cell.model in ("hotvae", "ridge"):
             measured = run_cell(cell)
             fit = f"{cell.model}"
-            store.append({"cell": cell.to_dict(), "fit": fit, "status": "done", **measured.line})
+            store.append({"cell": cell.to_dict(), "fit": fit, "status": "done", "date": "2026-01-01", **measured.line})
             store.make_rows_folder()
             np.savez_compressed(store.rows_path(fit), **measured.rows)
             assert set(measured.parts) <= set(PARTS)

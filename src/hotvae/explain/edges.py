@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import norm
+from scipy.stats import t as student
 
 from hotvae.config import require_count
 from hotvae.errors import ConfigError, DataError, listed
@@ -81,8 +81,9 @@ def edges(
     Notes
     -----
     The interval is the effect ± its standard deviation over fits, each with its own resample of the rows of the group,
-    times the normal quantile. Members of the stack are not fitted anew: what is uncertain about the features' own say
-    is not in it. A pair is kept by the rules of :func:`~hotvae.explain.associations`.
+    times Student's quantile: of few fits the deviation itself is uncertain. Members of the stack are not fitted anew:
+    what is uncertain about the features' own say is not in it. A pair is kept by the rules of
+    :func:`~hotvae.explain.associations`.
     """
     models = _law_models(model)
     check_screen(level, false_share, n_shuffles, n_strata)
@@ -105,7 +106,7 @@ def edges(
             effect[g, j] = presence[g, j] - absence[g, j]
             table = (present - absent)[None, inside] if flips is None else flips[:, inside]
             spread[g, j] = _spread(table, draws[name])
-    half = norm.ppf(0.5 + level / 2) * spread
+    half = student.ppf(0.5 + level / 2, n_draws - 1) * spread
     lower, upper = effect - half, effect + half
 
     screen = None
