@@ -80,7 +80,8 @@ class Comparisons:
         -------
         dict
             By set, then by key: ``fits`` that were compared, and what ``compared`` says. A comparison whose fits have
-            not changed is kept as it is: the values of single rows are not kept for ever.
+            not changed is kept as it is, also where further seeds have come whose rows are not at hand: the values of
+            single rows are not kept for ever.
         """
         kept, loaded, is_new = self.read(store), dict[str, tuple[bytes, Values]](), False
         for name in dict.fromkeys(sets):
@@ -88,10 +89,12 @@ class Comparisons:
                 both = partners(groups, name, ours, rival)
                 sides = list(zip(*both, strict=True))
                 fits = [[measured_fit(line) for line in side] for side in sides]
-                if not fits or kept.get(name, {}).get(key, {}).get("fits") == fits:
+                before = kept.get(name, {}).get(key, {}).get("fits")
+                if not fits or before == fits:
                     continue
-                # Of other fits: it says nothing of what the page shows.
-                is_new |= kept.get(name, {}).pop(key, None) is not None
+                if before and not all(set(old) <= set(now) for old, now in zip(before, fits, strict=True)):
+                    del kept[name][key]  # of other fits: it says nothing of what the page shows
+                    is_new = True
                 paths = {line["fit"]: store.rows_path(line["fit"]) for side in sides for line in side}
                 if not all(path.exists() for path in paths.values()):
                     continue

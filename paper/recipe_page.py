@@ -253,9 +253,9 @@ def _verdict_table(names: Sequence[str], comparisons: Mapping[str, Any], groups:
     rows = [[name, *(text(comparisons[name].get(rival)) for rival in RIVALS)] for name in compared]
     titles = [_title(groups, rival) if any(key[0] == rival for key in groups) else rival for rival in RIVALS]
     return (
-        "**The default beside simple rivals**, by a paired bootstrap over test rows: ahead or behind where the 95 % "
-        "interval of the difference in log loss (in brackets, negative is better) does not hold 0.\n\n"
-        + markdown_table(["set", *titles], rows)
+        "**The default beside simple rivals**, by a paired bootstrap over test rows, of all splits and of seeds that "
+        "were at hand together: ahead or behind where the 95 % interval of the difference in log loss (in brackets, "
+        "negative is better) does not hold 0.\n\n" + markdown_table(["set", *titles], rows)
     )
 
 

@@ -111,14 +111,29 @@ def test_compare_sets__measured_anew_and_rows_gone__old_comparison_is_not_shown_
     assert not recipe_page.compare_sets(store, experiment).get(REGION)
 
 
+def test_compare_sets__another_seed_without_rows__what_was_compared_is_kept_until_all_rows_are_there(store):
+    experiment = recipe_page.experiment_of([REGION])
+    before = recipe_page.compare_sets(store, experiment)
+    for model in ("hotvae", "ridge", "extra_trees"):
+        store.append(line(model, 0.4, seed=2))
+    assert recipe_page.compare_sets(store, experiment) == before
+    labels = np.tile([0.0, 1.0], (200, 3))
+    for model in ("hotvae", "ridge"):
+        write_rows(store, f"{model}-{REGION}-0-2", np.full(labels.shape, 0.5), labels)
+    after = recipe_page.compare_sets(store, experiment)[REGION]
+    assert [len(side) for side in after["ridge"]["fits"]] == [3, 3]
+    assert after["extra_trees"] == before[REGION]["extra_trees"]
+
+
 def test_rendered_tables__default_parts_rivals__means_costs_verdicts_and_recipe(store):
     experiment = recipe_page.experiment_of([REGION])
     text = recipe_page.rendered_tables(store, experiment, recipe_page.compare_sets(store, experiment))
     assert "by log loss: 1 win, 1 tie, 0 losses. It is behind none of them on any set." in text
     assert (
-        f"| {REGION} | **0.4100 ± 0.1271** | 0.5000 ± 0.0000 | 0.4500 ± 0.0000 | – | – | 0.4300 ± 0.0000 (ext" in text
+        f"| {REGION} | **0.4100 ± 0.1271** | 0.5000 ± 0.0000 | 0.4500 ± 0.0000 | – | – | – | 0.4300 ± 0.0000 (ext"
+        in text
     )
-    assert f"| {REGION} | 2.0 | 0.5 | 30 | – | – | 2.0 |" in text
+    assert f"| {REGION} | 2.0 | 0.5 | 30 | – | – | – | 2.0 |" in text
     assert "| level (+0.0000) |" in text
     assert f"| {REGION} | 0.25 × ridge; 0.80 × network 64 | 5 folds of single rows |" in text
 
