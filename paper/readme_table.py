@@ -55,7 +55,9 @@ def set_row(groups, data):
 
 def short(name):
     """Name a rival in a word or two."""
-    return {"extra_trees": "trees", "probit": "probit", "probit_mlp": "probit", "chains": "chains"}.get(name, TITLES[name])
+    return {"extra_trees": "trees", "probit": "probit", "probit_mlp": "probit", "chains": "chains"}.get(
+        name, TITLES[name]
+    )
 
 
 def results_table(store):
