@@ -221,6 +221,18 @@ def test_learn__folds__every_fold_is_held_out_where_rows_are_few():
     assert law.scores[0]["n_folds"] == 2
 
 
+def test_learn__two_folds__who_is_far_behind_on_the_first_is_not_tried_on_the_second():
+    base, features, labels = linked(200)
+    good, near = (LawCandidate(MessagesConfig(), weight_decay=decay) for decay in (0.1, 0.11))
+    mute = LawCandidate(MessagesConfig(), learning_rate=1e-9)
+    law = JointLaw.learn(base, features, labels, held=np.arange(200) % 2, candidates=[mute, good, near], effort=0.5)
+    assert [record["n_folds"] for record in law.scores] == [1, 2, 2]
+    assert [record["chosen"] for record in law.scores].count(True) == 1
+    chosen = min(law.scores[1:], key=lambda record: record["nll"])
+    assert chosen["chosen"]
+    assert chosen["nll"] < 0.95 * law.scores[0]["nll"]
+
+
 @pytest.mark.parametrize(("small", "shares"), [(True, [1.0] * 3), (False, [0.2] * 3)])
 def test_learn__three_candidates__those_of_a_large_table_race_for_a_fifth_of_their_epochs(small, shares, monkeypatch):
     monkeypatch.setattr(joint_law, "_SMALL_TABLE", 10**6 if small else 0)

@@ -52,6 +52,8 @@ _MANY_ROWS = 4000
 _SMALL_TABLE = 500_000
 # Share of the epochs that candidates of a large table race for.
 _RACE = 0.2
+# On the first of two folds a candidate may be so much worse than the best one; beyond it has never come back.
+_HOPEFUL = 1.02
 # Times that messages are learned on all rows, each from another start; and cells beyond which once must do.
 _N_VOICES, _LARGE_TABLE = 3, 5_000_000
 # Labels up to which every pair may have an edge of its own.
@@ -476,37 +478,79 @@ class _Search:
     def choose(self, candidates: Sequence[LawCandidate], folds: list[NDArray[np.intp]]) -> LawCandidate | None:
         """Return the best candidate; None where labels are best left independent.
 
-        A small table costs so little that all run the whole way on two folds. Of a large one all run a short race on
-        one fold; only where that leaves in doubt whether labels say anything at all, the best goes the whole way.
+        A small table costs so little that all run the whole way on a fold, and on a second one those that are near the
+        best. Of a large one all run a short race on one fold; only where that leaves in doubt whether labels say
+        anything at all, the best goes the whole way.
         """
         is_small = self.rows.observed().size < _SMALL_TABLE
-        used = folds[: 2 if is_small else 1]
-        independent = np.concatenate([_independent_nll(self.rows[fold]) for fold in used])
         for share in (1.0,) if is_small or len(candidates) < 3 else (_RACE, 1.0):
-            tried = [self._score(candidate, used, share) for candidate in candidates]
-            best = int(np.argmin([nll.mean() for nll in tried]))
-            gain = independent - tried[best]
+            tried = [self._tried(candidate, folds[:1], share) for candidate in candidates]
+            if is_small and len(folds) > 1:
+                far = _HOPEFUL * min(one.mean() for one in tried)
+                tried = [
+                    one if one.mean() > far else self._tried(candidate, folds[1:2], share, one)
+                    for candidate, one in zip(candidates, tried, strict=True)
+                ]
+            n_folds = max(one.n_folds for one in tried)
+            best = min((one for one in tried if one.n_folds == n_folds), key=_Tried.mean)
+            self.scores += [one.record() for one in tried]
             # A gain of less than two standard errors may be luck, and messages must never do harm.
-            if gain.mean() > 2 * gain.std() / math.sqrt(len(gain)):
-                self.scores[best - len(tried)]["chosen"] = True
-                return candidates[best]
-            candidates = [candidates[best]]
+            if best.gain.mean() > 2 * best.gain.std() / math.sqrt(len(best.gain)):
+                self.scores[tried.index(best) - len(tried)]["chosen"] = True
+                return best.candidate
+            candidates = [best.candidate]
         return None
 
-    def _score(self, candidate: LawCandidate, folds: list[NDArray[np.intp]], share: float) -> NDArray[np.float64]:
-        """Train on all but each fold; return the joint NLL of every held-out row."""
-        parts, n_observed, independent = [], 0, 0.0
+    def _tried(
+        self, candidate: LawCandidate, folds: list[NDArray[np.intp]], share: float, before: _Tried | None = None
+    ) -> _Tried:
+        """Train on all but each fold, and measure every held-out row; ``before`` is what was tried already."""
+        found = [] if before is None else [before]
         for fold in folds:
             held, rest = self.rows[fold], np.setdiff1d(np.arange(len(self.rows)), fold)
             law = JointLaw(self.fit(candidate, self.rows[rest], share), held.observed().shape[1])
-            parts.append(law._expected_nll(held, self.seed))
-            n_observed += int((~np.isnan(held.observed())).sum())
-            independent += float(_independent_nll(held).sum())
-        nll = np.concatenate(parts)
-        record = candidate.described() | {"share_of_epochs": share, "n_folds": len(folds), "chosen": False}
-        record |= {"nll": float(nll.sum()) / n_observed, "independent": independent / n_observed}
-        self.scores.append(record)
-        return nll
+            nll, independent = law._expected_nll(held, self.seed), _independent_nll(held)
+            found.append(_Tried(candidate, share, 1, nll, independent, int((~np.isnan(held.observed())).sum())))
+        return _Tried(
+            candidate,
+            share,
+            sum(one.n_folds for one in found),
+            np.concatenate([one.nll for one in found]),
+            np.concatenate([one.independent for one in found]),
+            sum(one.n_observed for one in found),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """What held-out rows say of a candidate: joint negative log likelihoods, also if labels were independent."""
+
+    candidate: LawCandidate
+    share: float
+    n_folds: int
+    nll: NDArray[np.float64]
+    independent: NDArray[np.float64]
+    n_observed: int
+
+    @property
+    def gain(self) -> NDArray[np.float64]:
+        """What messages gain, row by row."""
+        return self.independent - self.nll
+
+    def mean(self) -> float:
+        """Mean over rows."""
+        return float(self.nll.mean())
+
+    def record(self) -> dict[str, Any]:
+        """Return what is told of it."""
+        per_label = {"nll": self.nll.sum() / self.n_observed, "independent": self.independent.sum() / self.n_observed}
+        return {
+            **self.candidate.described(),
+            "share_of_epochs": self.share,
+            "n_folds": self.n_folds,
+            "chosen": False,
+            **{name: float(value) for name, value in per_label.items()},
+        }
 
 
 # --- small pieces --------------------------------------------------------------------------------------------
