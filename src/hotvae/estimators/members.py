@@ -53,6 +53,8 @@ class Candidate:
         Of the model: of :meth:`Trees.grow`; or ``widths`` and ``dropout`` of the network.
     epochs : int or None
         How long a network is trained; None while the race has yet to find out.
+    must_gain : float
+        Of what is quick: the share of log loss by which it must make the others better on the first fold, to race on.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Candidate:
     form: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     epochs: int | None = None
+    must_gain: float = 0.0
 
 
 class Member(Protocol):

@@ -46,6 +46,8 @@ Effort = Literal["quick", "normal", "thorough"]
 _WORTH, _WORTH_ON_ALL = 0.003, 0.001
 # How much longer a training is whose step size falls to 0 at its end than one that is stopped at its best epoch.
 _TO_THE_END = 1.7
+# What a forest whose leaves hold a row each must gain on a small table: it is large, and its steps are hard to imitate.
+_FOREST_GAIN = 0.01
 # A member with less than this share of all weights is left out of the model.
 _LEAST_SHARE = 0.03
 # Rows up to which a table is small: everything is compared on all folds.
@@ -263,7 +265,7 @@ def candidates_for(plan: Facts, work: Plan) -> list[Candidate]:
         listed.append(Candidate(f"{listed[0].name}, leaves of 10", "trees", "values", grown | {"min_leaf": 10}))
         if work.n_race_folds > 1:  # a small table, where a forest costs a second or two
             grown = grown | {"kind": "forest", "min_leaf": 1, "max_features": 1 / 3}
-            listed.append(Candidate("random forest", "trees", "values", grown))
+            listed.append(Candidate("random forest", "trees", "values", grown, must_gain=_FOREST_GAIN))
     if min(n_rows, n_columns) <= MAX_UNKNOWNS // 2:
         listed.append(Candidate("ridge", "ridge", "values" if plan.is_bag else "scaled"))
 
@@ -617,10 +619,21 @@ def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidat
     quick = [candidate for candidate in candidates if candidate.kind != "network"]
     networks = [candidate for candidate in candidates if candidate.kind == "network"]
     is_race, third = len(networks) > shop.work.n_networks, max(5, shop.work.max_epochs // 3)
-    asked = [(candidate, fold, None) for candidate in quick for fold in range(n_folds)]
+    asked = [(candidate, fold, None) for candidate in quick for fold in range(1 if candidate.must_gain else n_folds)]
     shop.ahead(Workshop.on_fold, asked + [(candidate, 0, third if is_race else None) for candidate in networks])
+    doubtful = [candidate for candidate in quick if candidate.must_gain]
+    quick = [candidate for candidate in quick if not candidate.must_gain]
     for candidate in quick:
         note(candidate, shop.held_out(candidate, n_folds))
+    for candidate in doubtful:
+        note(candidate, shop.held_out(candidate, 1))
+        beside = [other.name for other in quick]
+        with_it, without = (stacked(names, len(first)) for names in ([*beside, candidate.name], beside))
+        if with_it > (1 - candidate.must_gain) * without:
+            entries[candidate.name].outcome = "adds too little on the first fold"
+        else:
+            note(candidate, shop.held_out(candidate, n_folds))
+            quick.append(candidate)
     if is_race:
         for candidate in networks:
             member, found = shop.on_fold(candidate, 0, third)
