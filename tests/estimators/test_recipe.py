@@ -117,6 +117,26 @@ def test_race__labels_that_change_at_sharp_edges__the_forest_stays():
     assert forest.stacked < 0.5 * min(others)
 
 
+def test_race__labels_that_are_a_smooth_matter__the_forest_is_left_after_one_fold(monkeypatch):
+    """What a ridge says exactly, cuts along the columns cannot make better by a hundredth."""
+    fitted = []
+
+    def noted(candidate, *args, **more):
+        fitted.append(candidate.name)
+        return fit_member(candidate, *args, **more)
+
+    monkeypatch.setattr(recipe_module, "fit_member", noted)
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 6))
+    Y = (random.random((300, 3)) < expit(X @ random.normal(size=(6, 3)))).astype(float)
+    model = HotVAEClassifier(random_state=0, joint=False, progress="silent").fit(X, Y)
+    forest = next(entry for entry in model.recipe_.entries if entry.name == "random forest")
+    assert forest.outcome == "adds too little on the first fold"
+    assert fitted.count("random forest") == 1
+    assert fitted.count("extremely randomised trees") >= model.recipe_.plan.n_race_folds > 1
+    assert "random forest" not in {candidate.name for candidate, _ in model.members_}
+
+
 def test_candidates_for__words_without_end__no_network_where_a_ridge_can_take_its_place():
     work = plan_for(10_000, 200_000, 50, "normal")
     assert [c.kind for c in candidates_for(Facts(10_000, 200_000, 50, True), work)] == ["trees", "ridge"]
