@@ -75,7 +75,7 @@ def store(tmp_path):
 def test_experiment__all_sets__every_rival():
     experiment = recipe_page.experiment_of(recipe_page.all_sets())
     cells = experiment.cells()
-    assert {cell.data for cell in cells} == set(catalog_names()) - {"bookmarks", "ebird"}
+    assert {cell.data for cell in cells} == set(catalog_names()) - {"bookmarks", "ebird", "sider_elements"}
     assert {cell.model for cell in cells} == {"hotvae", *recipe_page.RIVALS}
     assert {cell.split for cell in cells if cell.data == NORBERG} == {0, 1, 2}
 
