@@ -14,7 +14,6 @@ def info(model_folder: ModelFolder, as_json: Json = False) -> None:
         print_json(found)
         return
     card, settings, neighbours = found["training"], found["settings"], found["neighbours"]
-    is_without_epochs = found["best_epoch"] is None
     rows = f"{card.get('n_train', '?')} for training, {card.get('n_validation', '?')} for validation"
     if found["recipe"] is not None:  # each row is held out once
         rows = f"{card.get('n_train', '?')} ({found['recipe']['folds']})"
@@ -26,7 +25,7 @@ def info(model_folder: ModelFolder, as_json: Json = False) -> None:
         "rows": rows,
         "labels": f"{len(found['labels'])}: {listed(found['labels'], 8)}",
         "features": f"{len(found['features'])}: {listed(found['features'], 8)}",
-        "best epoch": "no epochs" if is_without_epochs else best_epoch(found),
+        **({} if found["best_epoch"] is None else {"best epoch": best_epoch(found)}),
         "thresholds": ", ".join(f"{name} {value:g}" for name, value in found["thresholds"].items()) or "none tuned",
         "settings": ", ".join(f"{name}={value}" for name, value in settings.items()),
     }
