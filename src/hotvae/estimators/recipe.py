@@ -579,11 +579,12 @@ class Workshop:
 def race(shop: Workshop, candidates: Sequence[Candidate]) -> tuple[list[Candidate], list[Entry]]:
     """Choose candidates on the first fold, on a small table on all of them.
 
-    What is quick is fitted as it is. Networks are trained on one fold for a third of their epochs; the best of these,
-    by what each adds to the others, are trained until the held-out rows have been content for a while; and then again,
-    in a training 1.7 times as long as its best epoch says, the step size falling to 0 at its end, which is better
-    than stopping midway. Then candidates are chosen one by one: each time the one that makes the stack best, until
-    nothing makes it better by three thousandths, or by one where all folds were looked at.
+    What is quick is fitted as it is; who must gain something to race on is looked at on the first fold before. Networks
+    are trained on one fold for a third of their epochs; the best of these, by what each adds to the others, are trained
+    until the held-out rows have been content for a while; and then again, in a training 1.7 times as long as its best
+    epoch says, the step size falling to 0 at its end, which is better than stopping midway. Then candidates are chosen
+    one by one: each time the one that makes the stack best, until nothing makes it better by three thousandths, or by
+    one where all folds were looked at.
 
     Parameters
     ----------
