@@ -366,8 +366,13 @@ def depth_series(store: Store, experiment: Experiment, comparisons: Mapping[str,
         if _STEPS["2 : 1"] not in found:
             continue
         rounds = ("independent", "1 rounds", _FULL, "3 rounds", "4 rounds")
+        # Only fits that all stand on: labels left independent may have been measured with more seeds.
+        fits = {(line["cell"]["split"], line["cell"]["seed"]) for line in _lines_of(groups, _FULL, name)}
+        same = {
+            key: [line for line in lines if (key[2], line["cell"]["seed"]) in fits] for key, lines in groups.items()
+        }
         losses[name] = {
-            title: [_value(groups, variant, name, measure) for variant in rounds]
+            title: [_value(same, variant, name, measure) for variant in rounds]
             for measure, title in _DEPTH_MEASURES.items()
         }
         gaps[name] = [_cell(found.get(key), "nll_label").split(" (")[0].strip("*–") for key in _STEPS.values()]
