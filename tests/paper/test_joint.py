@@ -221,6 +221,15 @@ def test_rendered_tables__models_and_depth__say_who_is_ahead(store):
     assert "ahead (-0.1250" in text  # two rounds beside one: half a nat of four labels
 
 
+def test_depth_series__labels_left_independent_with_more_seeds__only_those_of_the_rounds_count(store):
+    for seed, value in enumerate((3.0, 5.0, 9.0)):
+        store.append(line("independent", value, seed))
+    experiment = joint.experiment_of(["emotions"])
+    losses, _ = joint.depth_series(store, experiment, joint.compare_sets(store, experiment))
+    for values in losses["emotions"].values():
+        assert values[:3] == [4.0, 2.5, 2.0]
+
+
 def test_page__has_the_marks_of_its_tables():
     text = replace_marked(joint.PAGE.read_text(), "joint", "\nhere\n\n")
     assert "\nhere\n" in text
