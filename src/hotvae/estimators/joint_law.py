@@ -484,11 +484,11 @@ class _Search:
         """
         is_small = self.rows.observed().size < _SMALL_TABLE
         for share in (1.0,) if is_small or len(candidates) < 3 else (_RACE, 1.0):
-            tried = [self._tried(candidate, folds[:1], share) for candidate in candidates]
+            tried = [self._try(candidate, folds[:1], share) for candidate in candidates]
             if is_small and len(folds) > 1:
                 far = _HOPEFUL * min(one.mean() for one in tried)
                 tried = [
-                    one if one.mean() > far else self._tried(candidate, folds[1:2], share, one)
+                    one if one.mean() > far else self._try(candidate, folds[1:2], share, one)
                     for candidate, one in zip(candidates, tried, strict=True)
                 ]
             n_folds = max(one.n_folds for one in tried)
@@ -501,7 +501,7 @@ class _Search:
             candidates = [best.candidate]
         return None
 
-    def _tried(
+    def _try(
         self, candidate: LawCandidate, folds: list[NDArray[np.intp]], share: float, before: _Tried | None = None
     ) -> _Tried:
         """Train on all but each fold, and measure every held-out row; ``before`` is what was tried already."""

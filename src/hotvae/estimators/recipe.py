@@ -263,7 +263,7 @@ def candidates_for(plan: Facts, work: Plan) -> list[Candidate]:
         grown = {"n_trees": work.n_trees, "kind": "extra", "min_leaf": 3, "max_features": 0.3 if wide else 1.0}
         listed.append(Candidate("extremely randomised trees", "trees", "values", grown))
         listed.append(Candidate(f"{listed[0].name}, leaves of 10", "trees", "values", grown | {"min_leaf": 10}))
-        if work.n_race_folds > 1:  # a small table, where a forest costs a second or two
+        if work.n_race_folds > 1:  # a small table: a fold of a forest takes less than a second
             grown = grown | {"kind": "forest", "min_leaf": 1, "max_features": 1 / 3}
             listed.append(Candidate("random forest", "trees", "values", grown, must_gain=_FOREST_GAIN))
     if min(n_rows, n_columns) <= MAX_UNKNOWNS // 2:
